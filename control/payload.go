@@ -1,0 +1,117 @@
+package control
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// Put stores a payload under a name of the run and returns when it is durable
+// and visible. A put of a reader that can seek is repeated when the connection
+// breaks. The same bytes under the same name answer Replayed; other bytes are
+// a problem. It needs a writer token.
+func (c *Client) Put(ctx context.Context, id, name, contentType string, r io.Reader) (Put, error) {
+	k := &call{method: http.MethodPut, path: runPath(id, "payloads", name), header: http.Header{}, bodyBytes: -1}
+	if contentType != "" {
+		k.header.Set("Content-Type", contentType)
+	}
+	k.body = func() (io.Reader, error) { return io.NopCloser(r), nil }
+	if s, ok := r.(io.Seeker); ok {
+		if err := k.seekable(r, s); err != nil {
+			return Put{}, err
+		}
+	} else {
+		k.once(r)
+	}
+	var p Put
+	_, err := c.answer(ctx, k, &p)
+	return p, err
+}
+
+// seekable lets the body be sent again from where the reader stands now.
+func (k *call) seekable(r io.Reader, s io.Seeker) error {
+	start, err := s.Seek(0, io.SeekCurrent)
+	if err != nil {
+		k.once(r) // a pipe that says it can seek
+		return nil
+	}
+	end, err := s.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	k.repeatable = true
+	k.bodyBytes = end - start
+	k.body = func() (io.Reader, error) {
+		_, err := s.Seek(start, io.SeekStart)
+		return io.NopCloser(r), err
+	}
+	return nil
+}
+
+// once lets the body be sent one time, but lets it be asked for again as long
+// as nothing was read from it.
+func (k *call) once(r io.Reader) {
+	t := &touched{r: r}
+	k.body = func() (io.Reader, error) {
+		if t.read {
+			return nil, ErrOutcomeUnknown
+		}
+		return io.NopCloser(t), nil
+	}
+}
+
+// touched knows whether something was read from r.
+type touched struct {
+	r    io.Reader
+	read bool
+}
+
+func (t *touched) Read(p []byte) (int, error) {
+	t.read = true
+	return t.r.Read(p)
+}
+
+// PayloadReader reads a payload. Bytes is how many bytes this answer has,
+// Total the payload's size.
+type PayloadReader struct {
+	io.ReadCloser
+	B3          string
+	ContentType string
+	Bytes       int64
+}
+
+// Payload reads a payload of a run, TerminalName for its final answer, from
+// byte off on; n bytes, or to the end where n is negative. The caller closes
+// it.
+func (c *Client) Payload(ctx context.Context, id, name string, off, n int64) (*PayloadReader, error) {
+	k := &call{method: http.MethodGet, path: runPath(id, "payloads", name), header: http.Header{}, repeatable: true}
+	if off > 0 || n >= 0 {
+		k.header.Set("Range", byteRange(off, n))
+	}
+	resp, err := c.do(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	return &PayloadReader{
+		ReadCloser:  resp.Body,
+		B3:          unquote(resp.Header.Get("ETag")),
+		ContentType: resp.Header.Get("Content-Type"),
+		Bytes:       resp.ContentLength,
+	}, nil
+}
+
+func byteRange(off, n int64) string {
+	s := "bytes=" + strconv.FormatInt(off, 10) + "-"
+	if n >= 0 {
+		s += strconv.FormatInt(off+n-1, 10)
+	}
+	return s
+}
+
+func unquote(etag string) string {
+	if len(etag) >= 2 && etag[0] == '"' && etag[len(etag)-1] == '"' {
+		return etag[1 : len(etag)-1]
+	}
+	return etag
+}
