@@ -2,13 +2,10 @@ package vfs
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +28,7 @@ func (osFS) Create(name string) (File, error) {
 	// The umask may have taken bits away.
 	if err := f.Chmod(fileMode); err != nil {
 		f.Close()
+		os.Remove(name)
 		return nil, err
 	}
 	return &osFile{File: f}, nil
@@ -64,7 +62,11 @@ func (osFS) Mkdir(name string) error {
 	if err := os.Mkdir(name, dirMode); err != nil {
 		return err
 	}
-	return os.Chmod(name, dirMode)
+	if err := os.Chmod(name, dirMode); err != nil {
+		os.Remove(name)
+		return err
+	}
+	return nil
 }
 
 func (osFS) Rename(oldname, newname string) error { return os.Rename(oldname, newname) }
@@ -77,8 +79,11 @@ func (osFS) ReadDir(name string) ([]string, error) {
 	}
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
 	slices.Sort(names)
-	return names, err
+	return names, nil
 }
 
 func (osFS) Stat(name string) (Info, error) {
@@ -107,19 +112,22 @@ func (osFS) Usage(name string) (Usage, error) {
 	return u, nil
 }
 
-// mountpointOf walks up from name to the last directory on the same device.
+// mountpointOf walks up from name to the last directory on the same mount.
 func mountpointOf(name string) string {
 	abs, err := filepath.Abs(name)
 	if err != nil {
 		return name
 	}
-	var st, up unix.Stat_t
-	if unix.Stat(abs, &st) != nil {
+	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+		return name
+	}
+	own, err := mountOf(abs)
+	if err != nil {
 		return name
 	}
 	for abs != "/" {
 		parent := filepath.Dir(abs)
-		if unix.Stat(parent, &up) != nil || up.Dev != st.Dev {
+		if up, err := mountOf(parent); err != nil || up != own {
 			break
 		}
 		abs = parent
@@ -127,118 +135,24 @@ func mountpointOf(name string) string {
 	return abs
 }
 
-// osFile adds to *os.File what the store needs of Linux.
-type osFile struct {
-	*os.File
-
-	// mu guards direct, a second descriptor of the same file with O_DIRECT,
-	// opened when first needed.
-	mu     sync.Mutex
-	direct *os.File
+// mount tells two mounts apart. The kernel's number of the mount does that
+// exactly; the device number, all there is before Linux 5.8, takes a bind
+// mount for its origin and on overlayfs a file for a mount of its own.
+type mount struct {
+	id           uint64
+	major, minor uint32
 }
 
-func (f *osFile) Close() error {
-	f.mu.Lock()
-	if f.direct != nil {
-		f.direct.Close()
-	}
-	f.mu.Unlock()
-	return f.File.Close()
-}
-
-func (f *osFile) Size() (int64, error) {
-	st, err := f.Stat()
+func mountOf(name string) (mount, error) {
+	var st unix.Statx_t
+	err := eintr(func() error { return unix.Statx(unix.AT_FDCWD, name, 0, unix.STATX_MNT_ID, &st) })
 	if err != nil {
-		return 0, err
+		return mount{}, err
 	}
-	return st.Size(), nil
-}
-
-func (f *osFile) Datasync() error {
-	return f.call("fdatasync", func(fd int) error { return unix.Fdatasync(fd) })
-}
-
-func (f *osFile) WriteBehind(off, n int64) error {
-	return f.call("sync_file_range", func(fd int) error {
-		return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
-	})
-}
-
-// directAlign satisfies the alignment of O_DIRECT on every disk in use.
-const directAlign = 4096
-
-func (f *osFile) ReadUncachedAt(p []byte, off int64) (int, error) {
-	d, err := f.openDirect()
-	if err != nil {
-		return f.readDroppedAt(p, off)
+	if st.Mask&unix.STATX_MNT_ID != 0 {
+		return mount{id: st.Mnt_id}, nil
 	}
-	start := off &^ (directAlign - 1)
-	end := (off + int64(len(p)) + directAlign - 1) &^ (directAlign - 1)
-	buf := alignedBuffer(int(end - start))
-	n, err := d.ReadAt(buf, start)
-	if err != nil && !errors.Is(err, io.EOF) {
-		if errors.Is(err, unix.EINVAL) { // opened, but not readable that way
-			return f.readDroppedAt(p, off)
-		}
-		return 0, err
-	}
-	skip := int(off - start)
-	if n <= skip {
-		return 0, io.EOF
-	}
-	got := copy(p, buf[skip:n])
-	if got < len(p) {
-		return got, io.EOF
-	}
-	return got, nil
-}
-
-// readDroppedAt drops the clean pages of the range and reads it again.
-func (f *osFile) readDroppedAt(p []byte, off int64) (int, error) {
-	err := f.call("fadvise", func(fd int) error {
-		return unix.Fadvise(fd, off, int64(len(p)), unix.FADV_DONTNEED)
-	})
-	if err != nil {
-		return 0, err
-	}
-	return f.ReadAt(p, off)
-}
-
-func (f *osFile) openDirect() (*os.File, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.direct == nil {
-		d, err := os.OpenFile(f.Name(), os.O_RDONLY|unix.O_DIRECT, 0)
-		if err != nil {
-			return nil, err
-		}
-		// The name may stand for another file by now.
-		a, err1 := f.Stat()
-		b, err2 := d.Stat()
-		if err := errors.Join(err1, err2); err != nil || !os.SameFile(a, b) {
-			d.Close()
-			return nil, errors.Join(err, fs.ErrNotExist)
-		}
-		f.direct = d
-	}
-	return f.direct, nil
-}
-
-// call makes a system call on the file's descriptor and names it in the error.
-func (f *osFile) call(op string, fn func(fd int) error) error {
-	c, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var callErr error
-	err = c.Control(func(fd uintptr) { callErr = eintr(func() error { return fn(int(fd)) }) })
-	if err == nil {
-		err = callErr
-	}
-	if err != nil {
-		return &fs.PathError{Op: op, Path: f.Name(), Err: err}
-	}
-	return nil
+	return mount{major: st.Dev_major, minor: st.Dev_minor}, nil
 }
 
 // eintr repeats a call that a signal interrupted.
@@ -248,10 +162,4 @@ func eintr(fn func() error) error {
 			return err
 		}
 	}
-}
-
-func alignedBuffer(n int) []byte {
-	b := make([]byte, n+directAlign)
-	skip := directAlign - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))&(directAlign-1))
-	return b[skip%directAlign : skip%directAlign+n]
 }

@@ -9,9 +9,12 @@
 // not do.
 //
 // Names are slash-separated paths as the operating system takes them. Errors
-// are those of the operating system, wrapped in *fs.PathError, so that
-// errors.Is(err, syscall.ENOSPC) and errors.Is(err, fs.ErrNotExist) work on
-// every implementation.
+// are those of the operating system, wrapped in *fs.PathError (*os.LinkError
+// for a rename), so that errors.Is(err, syscall.ENOSPC) and
+// errors.Is(err, fs.ErrNotExist) work on every implementation.
+//
+// What every implementation must do is a test: package vfstest. Hooked puts a
+// function around every call; Recorder and Faulty are made of it.
 package vfs
 
 import "io"
