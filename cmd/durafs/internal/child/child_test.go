@@ -1,0 +1,170 @@
+package child
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// run starts a shell script and returns what it printed and how it ended.
+func run(t *testing.T, script string) (stdout, stderr string, exit Exit) {
+	t.Helper()
+	c, err := Start([]string{"sh", "-c", script}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	var wg sync.WaitGroup
+	wg.Go(func() { Copy(&out, c.Stdout, io.Discard) })
+	wg.Go(func() { Copy(&errs, c.Stderr, io.Discard) })
+	wg.Wait()
+	exit, err = c.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), exit
+}
+
+func TestRun(t *testing.T) {
+	stdout, stderr, exit := run(t, `echo out; echo err >&2; exit 3`)
+	if stdout != "out\n" || stderr != "err\n" || exit.Status() != 3 {
+		t.Errorf("%q, %q, %+v", stdout, stderr, exit)
+	}
+}
+
+func TestSignalled(t *testing.T) {
+	_, _, exit := run(t, `kill -TERM $$`)
+	if exit.Signal != syscall.SIGTERM || exit.Status() != 143 {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func TestStartExitCode(t *testing.T) {
+	file := t.TempDir() + "/plain"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{
+		"/no/such/command": ExitNotFound, "no-such-command-anywhere": ExitNotFound, file: ExitNotExecutable,
+	} {
+		_, err := Start([]string{name}, nil)
+		if err == nil {
+			t.Fatalf("%s was started", name)
+		}
+		if got := StartExitCode(err); got != want {
+			t.Errorf("%s: %d, want %d (%v)", name, got, want, err)
+		}
+	}
+}
+
+// When nobody reads our output any more, a command that prints for ever ends.
+func TestReaderGoesAway(t *testing.T) {
+	c, err := Start([]string{"sh", "-c", "exec yes"}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	r.Close()
+	go Copy(io.Discard, c.Stderr, io.Discard)
+	if err := Copy(w, c.Stdout, io.Discard); err != nil {
+		t.Error(err)
+	}
+	exit, err := c.Wait()
+	if err != nil || exit.Signal != syscall.SIGPIPE {
+		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+func TestOutputHeldByOthers(t *testing.T) {
+	release, hold, err := os.Pipe() // ends the background process with the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	stdin := os.Stdin
+	os.Stdin = release
+	defer func() { os.Stdin = stdin }()
+	c, err := Start([]string{"sh", "-c", "exec 3<&0; cat <&3 & echo started"}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	release.Close()
+	var out bytes.Buffer
+	done := make(chan error, 2)
+	go func() { done <- Copy(&out, c.Stdout, io.Discard) }()
+	go func() { done <- Copy(io.Discard, c.Stderr, io.Discard) }()
+	if _, err := c.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.StopReading(time.Now().Add(50 * time.Millisecond))
+	for range 2 {
+		if err := <-done; !errors.Is(err, ErrHeld) {
+			t.Errorf("Copy: %v, want ErrHeld", err)
+		}
+	}
+	if out.String() != "started\n" {
+		t.Errorf("out %q", out.String())
+	}
+}
+
+// The signals of a process that wraps a command reach the command. The wrapper
+// is this test's own binary, in a session of its own: without a terminal.
+func TestSignalsArePassedOn(t *testing.T) {
+	if script := os.Getenv("CHILD_TEST_SCRIPT"); script != "" {
+		stdout, _, exit := wrap(script)
+		os.Stdout.WriteString(stdout)
+		os.Exit(exit.Status())
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
+		wrapper := exec.Command(os.Args[0], "-test.run=^TestSignalsArePassedOn$")
+		wrapper.Env = append(os.Environ(), "CHILD_TEST_SCRIPT=trap 'echo got it; exit 7' INT TERM HUP QUIT USR1; echo ready >&2; while :; do read x; done")
+		wrapper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		stdin, err := wrapper.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stderr, err := wrapper.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		wrapper.Stdout = &out
+		if err := wrapper.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(stderr, make([]byte, len("ready\n"))); err != nil {
+			t.Fatal(err)
+		}
+		wrapper.Process.Signal(sig)
+		stdin.Write([]byte("\n")) // lets read return in shells that wait for it
+		err = wrapper.Wait()
+		if wrapper.ProcessState.ExitCode() != 7 || out.String() != "got it\n" {
+			t.Errorf("%v: %v, %q", sig, err, out.String())
+		}
+	}
+}
+
+// wrap is run for a process whose output is ours.
+func wrap(script string) (string, string, Exit) {
+	c, err := Start([]string{"sh", "-c", script}, os.Environ())
+	if err != nil {
+		panic(err)
+	}
+	var out bytes.Buffer
+	var wg sync.WaitGroup
+	wg.Go(func() { Copy(&out, c.Stdout, io.Discard) })
+	wg.Go(func() { Copy(os.Stderr, c.Stderr, io.Discard) })
+	wg.Wait()
+	exit, err := c.Wait()
+	if err != nil {
+		panic(err)
+	}
+	return out.String(), "", exit
+}
