@@ -1,0 +1,54 @@
+# make build   bin/durafs
+# make demo    serve, mount, run a command, browse, clean up: what durafs does, in a minute
+# make test    everything that is tested
+# make lint    format, vet, staticcheck
+# make race    the tests under the race detector, the long ones shorter
+# make fuzz    every fuzz target for FUZZTIME (3s)
+# make bench   the benchmarks that need no other store beside
+# make crash   kill and restart the daemon ROUNDS (500) times under load
+# make fmt     format everything
+#
+# demo, test, race install what is missing (Debian, as root).
+
+ROUNDS   ?= 500
+FUZZTIME ?= 3s
+# Tests wait for one another on a small machine: the limit is for one that hangs.
+TIMEOUT  ?= 20m
+
+.PHONY: help build demo test lint race fuzz bench crash fmt
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
+build:
+	go build -trimpath -o bin/durafs ./cmd/durafs
+
+demo:
+	@scripts/setup
+	@$(MAKE) --no-print-directory build
+	@scripts/demo
+
+test:
+	@scripts/setup
+	go vet ./...
+	go test -timeout $(TIMEOUT) ./...
+
+lint:
+	@scripts/lint
+
+race:
+	@scripts/setup race
+	CGO_ENABLED=1 go test -race -short -timeout $(TIMEOUT) ./...
+
+fuzz:
+	@scripts/fuzz $(FUZZTIME)
+
+bench: build
+	bin/durafs bench --quick
+
+crash:
+	@scripts/setup
+	go test -timeout 0 -run Kill ./internal/daemon -rounds $(ROUNDS)
+
+fmt:
+	gofmt -w $$(git ls-files '*.go')
+	go tool -modfile=tools/go.mod gofumpt -w $$(git ls-files '*.go')
