@@ -1,0 +1,141 @@
+// Package tidy holds the rules of this house as tables; its tests check them.
+//
+// A compiler cannot know that a rename needs a sync, that time has one source,
+// or which package may know which. So these rules stand here, each with what to
+// use instead, and `go test ./internal/tidy` names file, line and remedy.
+package tidy
+
+// layers says which package may import which: only those of a lower layer. So
+// packages of one layer do not know each other, and a package that is not here
+// gets its place here first. A name that ends in "/..." stands for all below.
+var layers = map[string]int{
+	// Know nothing of this module. control is the clients' side: what travels
+	// over the socket and no storage; importer parses what other programs wrote.
+	"control":          0,
+	"importer":         0,
+	"internal/clock":   0,
+	"internal/dirlock": 0,
+	"internal/tidy":    0,
+	"internal/vfs":     0,
+
+	"internal/term":           1,
+	"internal/vfs/vfstest":    1,
+	"internal/durable":        1,
+	"cmd/durafs/internal/...": 1,
+
+	"segment": 2,
+	"wal":     3, // wal and cas do not know each other
+	"cas":     3,
+	"runs":    4,
+	"store":   5, // opens one store: puts wal, cas and runs together
+	"view":    5, // pure: a snapshot as a tree
+
+	"fusefs":          6,
+	"control/server":  6,
+	"internal/daemon": 7,
+	"bench":           8,
+	"cmd/durafs":      9,
+}
+
+// importRule lets only some packages import something from outside.
+type importRule struct {
+	// path is the import; with "/..." all below too.
+	path string
+	// only these packages may; not those (nil: none is excluded).
+	only, not []string
+	instead   string
+}
+
+var importRules = []importRule{
+	{
+		path:    "github.com/hanwen/go-fuse/...",
+		only:    []string{"fusefs"},
+		instead: "package view has the tree without a mount",
+	},
+	{
+		path:    "net/http",
+		only:    []string{"control", "control/server", "internal/daemon", "bench"},
+		instead: "control.Client speaks to the daemon",
+	},
+	{
+		path:    "github.com/prometheus/...",
+		only:    []string{"internal/daemon"},
+		instead: "count in a plain struct; internal/daemon collects it",
+	},
+	{
+		path:    "github.com/spf13/...",
+		only:    []string{"cmd/durafs"},
+		instead: "commands are in cmd/durafs; take options as a struct",
+	},
+	{
+		path:    "os",
+		not:     []string{"segment", "wal", "cas", "runs", "view", "importer", "internal/durable"},
+		instead: "the file system is a vfs.FS that the caller gives; errors are in io/fs",
+	},
+	{
+		path:    "net",
+		not:     []string{"segment", "wal", "cas", "runs", "store", "view", "fusefs", "importer", "internal/vfs", "internal/durable"},
+		instead: "only control, the daemon and what measures them use sockets",
+	},
+	{
+		path:    "math/rand",
+		only:    []string{},
+		instead: "math/rand/v2, or crypto/rand for what must not be guessed",
+	},
+	{
+		path:    "io/ioutil",
+		only:    []string{},
+		instead: "io and os",
+	},
+}
+
+// callRule lets only some packages call some functions of a package.
+type callRule struct {
+	path  string
+	names []string
+	// only these packages or files may; why stands beside each.
+	only    []string
+	instead string
+}
+
+var callRules = []callRule{
+	{
+		path:  "os",
+		names: []string{"WriteFile", "Rename", "Create", "Truncate", "Mkdir", "MkdirAll"},
+		only: []string{
+			"internal/vfs",              // is the operating system's
+			"bench",                     // measures the bare disk, and its store is thrown away
+			"cmd/durafs",                // files beside the store that users ask for
+			"cmd/durafs/internal/spool", // rows that wait for the daemon; not the store's
+		},
+		instead: "durable.WriteFile, durable.Rename, durable.CreateDir, or a method of vfs.FS",
+	},
+	{
+		path:    "time",
+		names:   []string{"Now", "Since", "Until"},
+		only:    []string{"internal/clock", "bench"},
+		instead: "a clock.Clock that the caller gives (clock.System in the end)",
+	},
+	{
+		path:    "os",
+		names:   []string{"Exit"},
+		only:    []string{"cmd/durafs/main.go"},
+		instead: "return an error; main knows the exit codes",
+	},
+	{
+		path:    "log",
+		names:   []string{"Print", "Printf", "Println", "Fatal", "Fatalf", "Fatalln", "Panic", "Panicf"},
+		only:    []string{},
+		instead: "a *slog.Logger that the caller gives",
+	},
+}
+
+// goroutineFiles are where goroutines start, each with how many and until when.
+// Everywhere else code runs on its caller's goroutine.
+var goroutineFiles = map[string]string{}
+
+// Code that one screen does not hold is split by concept.
+const (
+	fileLinesMax = 600
+	funcLinesMax = 100
+)
