@@ -5,19 +5,17 @@
 //
 // Whoever prints must never wait for the store, so rows go to a file first and
 // are delivered from there. The file is plain text, one row a line, so that
-// what could not be delivered is of use to a person. What was delivered gives
-// its disk blocks back at once (a hole is punched), and an empty spool begins
-// at the front again. Where no file can be made, a smaller one in memory
-// stands in for it.
+// what could not be delivered is of use to a person. What the store has
+// acknowledged gives its disk blocks back at once (a hole is punched), and an
+// empty spool begins at the front again. Where no file can be made, a smaller
+// one in memory stands in for it.
 //
 // A spool promises nothing across a crash of its own process: the rows' home
 // is the store.
 package spool
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,29 +28,39 @@ const (
 	BytesMax = 64 << 20
 	// MemoryBytesMax bounds the rows that wait where there is no file.
 	MemoryBytesMax = 8 << 20
-	// BatchBytesMax bounds what Peek gives at once. A row must fit.
-	BatchBytesMax = 256 << 10
-	// holeBytes is how much must have been delivered to be worth a hole.
+	// holeBytes is how much must have been acknowledged to be worth a hole.
 	holeBytes = 1 << 20
+	// stepBytes is how much is read at a time.
+	stepBytes = 64 << 10
 )
 
-// Spool is a queue of rows. One goroutine peeks and advances; any number
-// append.
+// Spool is a queue of rows, numbered from 1. Its methods may be called
+// concurrently; ReadRows by one goroutine at a time.
 type Spool struct {
 	path  string // "" in memory
-	place backing
 	limit int64
 
-	// ready has an element when rows may have come since the last Peek.
-	ready chan struct{}
-
-	mu     sync.Mutex // guards what follows
-	head   int64      // rows from here to tail are not delivered
+	// mu guards what follows. It is held while the file is read or written,
+	// which means that an append waits for the local disk, and for nothing
+	// else.
+	mu     sync.Mutex
+	place  backing
+	acked  uint64 // rows before head
+	head   int64  // where the first row begins that is not acknowledged
+	read   cursor
 	tail   int64
-	holes  int64 // everything before was given back
-	punch  bool  // holes can be punched
-	rows   uint64
+	rows   uint64 // between head and tail
+	holes  int64  // everything before was given back
+	punch  bool   // holes can be punched
+	ended  bool
 	closed bool
+	wake   chan struct{} // closed and made anew when rows come or the end does
+}
+
+// cursor is where a row begins.
+type cursor struct {
+	row uint64
+	off int64
 }
 
 // backing is a file, or what stands in for one.
@@ -75,7 +83,10 @@ func Open(name string, dirs ...string) *Spool {
 }
 
 func newSpool(place backing, path string, limit int64) *Spool {
-	return &Spool{path: path, place: place, limit: limit, punch: path != "", ready: make(chan struct{}, 1)}
+	return &Spool{
+		path: path, place: place, limit: limit, punch: path != "",
+		read: cursor{row: 1}, wake: make(chan struct{}),
+	}
 }
 
 func create(dir, name string) (*os.File, error) {
@@ -101,15 +112,12 @@ func (s *Spool) Append(rows []byte, count int) bool {
 	}
 	s.tail += int64(len(rows))
 	s.rows += uint64(count)
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
+	s.wakeUp()
 	return true
 }
 
 // front is where the space that counts against the limit begins: without holes
-// what was delivered still takes its place.
+// what was acknowledged still takes its place.
 func (s *Spool) front() int64 {
 	if s.punch {
 		return s.head
@@ -117,97 +125,22 @@ func (s *Spool) front() int64 {
 	return 0
 }
 
-// Ready returns a channel that receives when rows may have come. Peek until it
-// gives nothing, then wait.
-func (s *Spool) Ready() <-chan struct{} { return s.ready }
-
-// Peek returns the oldest rows, at most BatchBytesMax bytes of whole rows, and
-// nothing when there are none. They stay until Advance.
-func (s *Spool) Peek() ([]byte, error) {
-	s.mu.Lock()
-	head, tail := s.head, s.tail
-	s.mu.Unlock()
-	batch := make([]byte, min(tail-head, BatchBytesMax))
-	if _, err := s.place.ReadAt(batch, head); err != nil && len(batch) > 0 {
-		return nil, fmt.Errorf("reading the spool: %w", err)
-	}
-	return batch[:bytes.LastIndexByte(batch, '\n')+1], nil
-}
-
-// Advance takes delivered rows, which Peek gave, off the front.
-func (s *Spool) Advance(delivered []byte) {
+// End says that no row will be appended any more.
+func (s *Spool) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.head += int64(len(delivered))
-	s.rows -= uint64(bytes.Count(delivered, []byte("\n")))
-	switch {
-	case s.head == s.tail:
-		if s.place.Truncate(0) == nil {
-			s.head, s.tail, s.holes = 0, 0, 0
-		}
-	case s.head-s.holes >= holeBytes:
-		s.giveBack()
-	}
+	s.ended = true
+	s.wakeUp()
 }
 
-// giveBack frees the disk blocks of what was delivered.
-func (s *Spool) giveBack() {
-	f, ok := s.place.(*os.File)
-	if !ok || !s.punch {
-		return
-	}
-	const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
-	if err := unix.Fallocate(int(f.Fd()), mode, s.holes, s.head-s.holes); err != nil {
-		s.punch = false // this file system cannot
-		return
-	}
-	s.holes = s.head
-}
-
-// Rows tells how many rows wait.
+// Rows tells how many rows are not acknowledged.
 func (s *Spool) Rows() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rows
 }
 
-// Close ends the spool. When rows are left and there is a file, it keeps
-// exactly these, and Close returns its path; else nothing stays behind.
-func (s *Spool) Close() (path string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return "", nil
-	}
-	s.closed = true
-	defer s.place.Close()
-	if s.path == "" {
-		return "", nil
-	}
-	if s.rows == 0 {
-		return "", os.Remove(s.path)
-	}
-	return s.path, s.settleFile()
-}
-
-// settleFile moves the rows that are left to the front of the file, in steps:
-// each is read whole before its place is written over.
-func (s *Spool) settleFile() error {
-	to := int64(0)
-	if s.head > 0 {
-		step := make([]byte, BatchBytesMax)
-		for from := s.head; from < s.tail; {
-			n := min(int64(len(step)), s.tail-from)
-			if _, err := s.place.ReadAt(step[:n], from); err != nil {
-				return err
-			}
-			if _, err := s.place.WriteAt(step[:n], to); err != nil {
-				return err
-			}
-			from, to = from+n, to+n
-		}
-	} else {
-		to = s.tail
-	}
-	return s.place.Truncate(to)
+func (s *Spool) wakeUp() {
+	close(s.wake)
+	s.wake = make(chan struct{})
 }

@@ -2,63 +2,121 @@ package spool
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
-func row(n int) []byte { return fmt.Appendf(nil, "{\"n\":%d}\n", n) }
+func row(n uint64) []byte { return fmt.Appendf(nil, "{\"n\":%d}\n", n) }
 
-// Whatever the interleaving of appends and deliveries, rows come out once and
-// in order, from a file and from memory.
+// Whatever the interleaving of appends, reads, acknowledgements and broken
+// connections, rows come out in order, from a file and from memory.
 func TestQueue(t *testing.T) {
 	dir := t.TempDir()
 	opened := 0
 	rapid.Check(t, func(t *rapid.T) {
-		var s *Spool
+		s := Open("nowhere")
 		if rapid.Bool().Draw(t, "file") {
 			opened++
 			s = Open(fmt.Sprint("spool-", opened), dir)
-		} else {
-			s = Open("nowhere")
 		}
 		defer s.Close()
-		in, out := 0, 0
-		for _, append := range rapid.SliceOf(rapid.Bool()).Draw(t, "steps") {
-			if append {
-				in++
-				if !s.Append(row(in), 1) {
-					t.Fatalf("row %d found no room", in)
+		var appended, read, acked uint64
+		for _, step := range rapid.SliceOf(rapid.IntRange(0, 3)).Draw(t, "steps") {
+			switch step {
+			case 0:
+				appended++
+				if !s.Append(row(appended), 1) {
+					t.Fatalf("row %d found no room", appended)
 				}
-				continue
+			case 1:
+				if read == appended {
+					continue
+				}
+				got, count, err := s.ReadRows(t.Context(), read+1, nil, 20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var want []byte
+				for range count {
+					read++
+					want = append(want, row(read)...)
+				}
+				if count == 0 || !bytes.Equal(got, want) {
+					t.Fatalf("ReadRows = %q, want %q", got, want)
+				}
+			case 2:
+				acked = rapid.Uint64Range(acked, read).Draw(t, "acked")
+				if err := s.Ack(acked); err != nil {
+					t.Fatal(err)
+				}
+			case 3:
+				read = acked // the connection broke
 			}
-			batch, err := s.Peek()
-			if err != nil {
-				t.Fatal(err)
+			if got := s.Rows(); got != appended-acked {
+				t.Fatalf("Rows = %d, want %d", got, appended-acked)
 			}
-			for range bytes.Count(batch, []byte("\n")) {
-				out++
-			}
-			var want []byte
-			for n := out - bytes.Count(batch, []byte("\n")) + 1; n <= out; n++ {
-				want = fmt.Appendf(want, "%s", row(n))
-			}
-			if !bytes.Equal(batch, want) {
-				t.Fatalf("Peek = %q, want %q", batch, want)
-			}
-			s.Advance(batch)
 		}
-		if got := s.Rows(); got != uint64(in-out) {
-			t.Fatalf("Rows = %d, want %d", got, in-out)
+		s.End()
+		if read == appended {
+			if _, _, err := s.ReadRows(t.Context(), read+1, nil, 20); err != io.EOF {
+				t.Fatalf("behind the end: %v", err)
+			}
 		}
 	})
+}
+
+func TestReadWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := Open("nowhere")
+		got := make(chan string)
+		read := func(ctx context.Context, n uint64) {
+			rows, _, err := s.ReadRows(ctx, n, nil, 1<<10)
+			got <- fmt.Sprintf("%s%v", rows, err)
+		}
+		go read(t.Context(), 1)
+		synctest.Wait()
+		s.Append(row(1), 1)
+		if g := <-got; g != "{\"n\":1}\n<nil>" {
+			t.Errorf("after an append: %q", g)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go read(ctx, 2)
+		synctest.Wait()
+		cancel()
+		if g := <-got; g != "context canceled" {
+			t.Errorf("after the context: %q", g)
+		}
+		go read(t.Context(), 2)
+		synctest.Wait()
+		s.End()
+		if g := <-got; g != "EOF" {
+			t.Errorf("after the end: %q", g)
+		}
+	})
+}
+
+func TestLongRow(t *testing.T) {
+	s := Open("nowhere")
+	long := append(bytes.Repeat([]byte("x"), 3*stepBytes), '\n')
+	s.Append(append(long, row(2)...), 2)
+	rows, count, err := s.ReadRows(t.Context(), 1, nil, 10)
+	if err != nil || !bytes.HasPrefix(rows, long) {
+		t.Fatalf("%d bytes, %d rows, %v", len(rows), count, err)
+	}
+	if err := s.Ack(2); err != nil || s.Rows() != 0 {
+		t.Errorf("Ack: %v, %d rows wait", err, s.Rows())
+	}
 }
 
 func TestFileIsPrivateAndGoesWhenEmpty(t *testing.T) {
@@ -72,8 +130,9 @@ func TestFileIsPrivateAndGoesWhenEmpty(t *testing.T) {
 		t.Errorf("mode %v", info.Mode())
 	}
 	s.Append(row(1), 1)
-	batch, _ := s.Peek()
-	s.Advance(batch)
+	if err := s.Ack(1); err != nil {
+		t.Fatal(err)
+	}
 	if path, err := s.Close(); path != "" || err != nil {
 		t.Errorf("Close = %q, %v", path, err)
 	}
@@ -84,18 +143,13 @@ func TestFileIsPrivateAndGoesWhenEmpty(t *testing.T) {
 
 // What was not delivered is left as plain rows, without what was.
 func TestCloseKeepsWhatIsLeft(t *testing.T) {
-	dir := t.TempDir()
-	s := Open("s", dir)
+	s := Open("s", t.TempDir())
 	long := append(bytes.Repeat([]byte("x"), 200<<10), '\n')
 	for range 12 {
 		s.Append(long, 1)
 	}
-	for range 9 {
-		batch, err := s.Peek()
-		if err != nil || len(batch) != len(long) {
-			t.Fatalf("Peek: %d bytes, %v", len(batch), err)
-		}
-		s.Advance(batch)
+	if err := s.Ack(9); err != nil {
+		t.Fatal(err)
 	}
 	path, err := s.Close()
 	if err != nil {
@@ -118,8 +172,7 @@ func TestBound(t *testing.T) {
 	if !s.Append([]byte("12345678\n"), 1) || s.Append([]byte("1\n"), 1) || !s.Append([]byte("\n"), 1) {
 		t.Error("the bound is not where it should be")
 	}
-	batch, _ := s.Peek()
-	s.Advance(batch)
+	s.Ack(2)
 	if !s.Append([]byte("12345678\n"), 1) {
 		t.Error("no room after delivery")
 	}
@@ -135,13 +188,11 @@ func TestDeliveredRowsGiveTheirBlocksBack(t *testing.T) {
 	}
 	long := []byte(strings.Repeat("x", 128<<10-1) + "\n")
 	s.Append(long, 1)
-	for range 100 { // the queue is never empty
+	for n := range uint64(100) { // the queue is never empty
 		s.Append(long, 1)
-		batch, err := s.Peek()
-		if err != nil {
+		if err := s.Ack(n + 1); err != nil {
 			t.Fatal(err)
 		}
-		s.Advance(batch[:len(long)])
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -176,9 +227,9 @@ func TestFullDiskRefusesButKeepsWhatItHas(t *testing.T) {
 	if !s.Append(row(3), 1) {
 		t.Fatal("no row after the disk had space again")
 	}
-	batch, err := s.Peek()
-	if want := append(row(1), row(3)...); err != nil || !bytes.Equal(batch, want) {
-		t.Errorf("Peek = %q, %v, want %q", batch, err, want)
+	rows, _, err := s.ReadRows(t.Context(), 1, nil, 1<<10)
+	if want := append(row(1), row(3)...); err != nil || !bytes.Equal(rows, want) {
+		t.Errorf("rows %q, %v, want %q", rows, err, want)
 	}
 }
 
