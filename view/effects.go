@@ -1,0 +1,63 @@
+package view
+
+import "durafs/runs"
+
+// Effect is what a kernel that remembers answers has to be told.
+type Effect struct {
+	What What
+	Node Node
+	// Name is set for StaleName: the name in the directory Node.
+	Name string
+}
+
+// What got stale.
+type What uint8
+
+const (
+	// StaleAttr: size and times of Node changed; bytes that were read are
+	// right as they are.
+	StaleAttr What = iota
+	// StaleData: bytes of Node that were cached are to be dropped.
+	StaleData
+	// StaleName: Name in the directory Node appeared or means another node.
+	StaleName
+)
+
+// Effects tells what a change made stale. Names that nobody can be expected to
+// have asked for before they were there (ids, days, names of payloads) are not
+// among them: that such a name is missing must not be remembered.
+func (v *View) Effects(c runs.Change, yield func(Effect)) {
+	r, ok := v.src.Info(c.Ref)
+	if !ok {
+		return
+	}
+	attr := func(n Node) { yield(Effect{What: StaleAttr, Node: n}) }
+	if c.Kinds&runs.ChangedAdmitted != 0 {
+		attr(RunsDir)
+		attr(ByDayDir)
+		attr(dayDir(dayOf(r)))
+	}
+	if c.Kinds&(runs.ChangedLog|runs.ChangedSealed) != 0 {
+		attr(LogFile(r.Ref, r.Generation))
+	}
+	if c.Kinds&runs.ChangedPayload != 0 {
+		attr(PayloadsDir(r.Ref))
+		yield(Effect{What: StaleName, Node: RunDir(r.Ref), Name: runFiles[filePayload]})
+	}
+	if c.Kinds&runs.ChangedLate != 0 {
+		attr(LateFile(r.Ref))
+		yield(Effect{What: StaleName, Node: RunDir(r.Ref), Name: runFiles[fileLate]})
+	}
+	if c.Kinds&runs.ChangedSealed != 0 {
+		yield(Effect{What: StaleData, Node: LogFile(r.Ref, r.Generation)})
+	}
+	attr(RecordFile(r.Ref))
+	attr(RunDir(r.Ref))
+}
+
+// NegativeName tells whether a directory answers for the appearance of a name:
+// only then may its absence be remembered.
+func NegativeName(dir Node, name string) bool {
+	return dir.Kind() == KindRun && dir.file() == fileDir &&
+		(name == runFiles[filePayload] || name == runFiles[fileLate])
+}

@@ -1,0 +1,4 @@
+package view
+
+// ReadFull is readFull.
+var ReadFull = readFull

@@ -1,0 +1,153 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"durafs/runs"
+)
+
+// Handle is an open file. It needs no closing and may be used concurrently.
+//
+// ReadAt fills p, or gets to the end of the file (io.EOF), or fails: an error
+// other than io.EOF means that nothing of p is to be believed.
+type Handle interface {
+	io.ReaderAt
+	// Size is the size now. It grows for a log, and is fixed for the rest.
+	Size() int64
+}
+
+// Open opens a file. A record and the status are seen as of this moment for as
+// long as the handle is held; a log grows under it, by whole rows.
+func (v *View) Open(n Node) (Handle, error) {
+	if n.Type()&modeDir != 0 {
+		return nil, ErrIsDir
+	}
+	if n.Kind() == KindFixed {
+		if n != StatusFile {
+			return nil, ErrNotExist
+		}
+		return bytes.NewReader(v.status()), nil
+	}
+	r, err := v.info(n)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case n == RecordFile(r.Ref):
+		text, err := v.record(r.Ref)
+		return bytes.NewReader(text), err
+	case n == LateFile(r.Ref) && r.LateBytes > 0:
+		return &growing{size: v.lateBytes(r.Ref), read: v.src.ReadLateAt, ref: r.Ref}, nil
+	case n.Kind() == KindLog:
+		if _, err := logAttr(Attr{Node: n}, r); err != nil {
+			return nil, err
+		}
+		return &growing{size: v.logBytes(r), read: v.src.ReadLogAt, ref: r.Ref}, nil
+	case n.Kind() == KindPayload:
+		return v.openPayload(n, r)
+	}
+	return nil, ErrNotExist
+}
+
+func (v *View) openPayload(n Node, r runs.Run) (Handle, error) {
+	p, err := v.payloadByOrdinal(r, n.file())
+	if err != nil {
+		return nil, err
+	}
+	f, err := v.src.OpenPayload(r.Ref, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &whole{ReaderAt: f, size: p.Bytes}, nil
+}
+
+// record is the text of the file record.
+func (v *View) record(ref runs.Ref) ([]byte, error) {
+	rec, err := v.src.Record(ref)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(rec); err != nil { // and a newline
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// growing is a file that gets longer: what it had stays as it was.
+type growing struct {
+	size func() int64
+	read func(runs.Ref, []byte, int64) (int, error)
+	ref  runs.Ref
+}
+
+func (g *growing) Size() int64 { return g.size() }
+
+func (g *growing) ReadAt(p []byte, off int64) (int, error) {
+	return readFull(p, off, g.size(), func(p []byte, off int64) (int, error) { return g.read(g.ref, p, off) })
+}
+
+// logBytes tells the size of r's log, which stays what it was once another
+// generation has taken its place.
+func (v *View) logBytes(r runs.Run) func() int64 {
+	return func() int64 {
+		if now, ok := v.src.Info(r.Ref); ok && now.Generation == r.Generation {
+			return now.LogBytes
+		}
+		return r.LogBytes
+	}
+}
+
+func (v *View) lateBytes(ref runs.Ref) func() int64 {
+	return func() int64 {
+		r, _ := v.src.Info(ref)
+		return r.LateBytes
+	}
+}
+
+// whole is a file of a size that was told before it was opened.
+type whole struct {
+	io.ReaderAt
+	size int64
+}
+
+func (w *whole) Size() int64 { return w.size }
+
+func (w *whole) ReadAt(p []byte, off int64) (int, error) {
+	return readFull(p, off, w.size, w.ReaderAt.ReadAt)
+}
+
+// readFull reads what p asks for up to size, all of it or nothing: a short
+// answer in the middle would be taken for the end of the file.
+func readFull(p []byte, off, size int64, read func([]byte, int64) (int, error)) (int, error) {
+	if off >= size {
+		return 0, io.EOF
+	}
+	want := p[:min(int64(len(p)), size-off)]
+	for got := 0; got < len(want); {
+		n, err := read(want[got:], off+int64(got))
+		got += n
+		if err != nil && (err != io.EOF || got < len(want)) {
+			return 0, unexpected(err)
+		}
+		if n == 0 && err == nil {
+			return 0, io.ErrNoProgress
+		}
+	}
+	if len(want) < len(p) {
+		return len(want), io.EOF
+	}
+	return len(want), nil
+}
+
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
