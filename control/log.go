@@ -140,12 +140,13 @@ func (q LogQuery) values() url.Values {
 	return v
 }
 
-// rowPrefix is how every stored row begins.
+// rowPrefix is how every stored row begins, behind blanks that the agent may
+// have put there.
 var rowPrefix = []byte(`{"seq":`)
 
 // RowSeq is the sequence number of a stored row, 0 if it has none.
 func RowSeq(line []byte) uint64 {
-	rest, ok := bytes.CutPrefix(line, rowPrefix)
+	rest, ok := bytes.CutPrefix(bytes.TrimLeft(line, " \t"), rowPrefix)
 	if !ok {
 		return 0
 	}

@@ -32,6 +32,8 @@ type Problem struct {
 	Size  int64 `json:"size,omitempty"`
 	// Row is the number, from 1, of the row that is meant.
 	Row uint64 `json:"row,omitempty"`
+	// Seq is the sequence number of the row that is there already.
+	Seq uint64 `json:"seq,omitempty"`
 	// Revision and ETag are the current ones.
 	Revision uint64 `json:"revision,omitempty"`
 	ETag     string `json:"etag,omitempty"`
@@ -66,17 +68,17 @@ const (
 	CodeContentType     = "content-type"      // 415
 	CodeBodyTooLarge    = "body-too-large"    // 413
 	CodeRowTooLarge     = "row-too-large"     // 413
-	CodeHeaderTooLarge  = "header-too-large"  // 431
 	CodeSlowSender      = "slow-sender"       // 408
+	CodeBodyIncomplete  = "body-incomplete"   // 400: the body ended too soon
+	CodeBadPath         = "bad-path"          // 400
 	CodeNotOwner        = "not-owner"         // 403
-	CodeWriterNeeded    = "writer-needed"     // 401: no writer token was sent
+	CodeWriterRequired  = "writer-required"   // 401: no writer token was sent
 	CodeTooManyRequests = "too-many-requests" // 503: open requests
 	CodeShuttingDown    = "shutting-down"     // 503
 	CodeDegraded        = "degraded"          // 503
 	CodeBusy            = "busy"              // 503: the queue is full
 	CodeNoSpace         = "no-space"          // 507
 	CodePoisoned        = "poisoned"          // 503
-	CodeClosed          = "closed"            // 503
 	CodeOutcomeUnknown  = "outcome-unknown"   // 500: it may have happened
 	CodeDamaged         = "damaged"           // 500
 	CodeInternal        = "internal"          // 500

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"durafs/control"
+)
+
+var (
+	jsonType    = []string{control.TypeJSON}
+	ndjsonType  = []string{control.TypeNDJSON}
+	problemType = []string{control.TypeProblem}
+)
+
+// answer sends v as the whole answer.
+func (r *request) answer(status int, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	r.send(status, jsonType, append(b, '\n'))
+	return nil
+}
+
+// send sends the whole answer. A reader who is gone is nobody to tell.
+func (r *request) send(status int, contentType []string, b []byte) {
+	h := r.w.Header()
+	h["Content-Type"] = contentType
+	h["Content-Length"] = []string{strconv.Itoa(len(b))}
+	r.began = true
+	r.readerMayTake()
+	r.w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		r.w.Write(b)
+	}
+}
+
+// etag sets the entity tag; the domain's are bare, HTTP's are quoted.
+func (r *request) etag(tag string) {
+	if tag != "" {
+		r.w.Header()["Etag"] = []string{quoted(tag)}
+	}
+}
+
+func quoted(tag string) string {
+	if len(tag) >= 2 && tag[0] == '"' {
+		return tag
+	}
+	return `"` + tag + `"`
+}
+
+// fail answers an error, by the one table.
+func (r *request) fail(err error) {
+	p := problemOf(err)
+	switch {
+	case p.Status >= 500:
+		r.s.stats.failed.Add(1)
+		r.s.log.Warn("request failed", "method", r.Method, "path", r.URL.Path, "code", p.Code, "err", err)
+	default:
+		r.s.stats.refused.Add(1)
+	}
+	if p.Code == control.CodeSlowSender {
+		r.s.stats.cut.Add(1)
+		r.w.Header().Set("Connection", "close")
+	}
+	r.w.Header().Del("Etag")
+	if p.Status == http.StatusServiceUnavailable && p.Retryable {
+		r.w.Header().Set("Retry-After", "1")
+	}
+	if p.ETag != "" {
+		p.ETag = quoted(p.ETag)
+	}
+	b, _ := json.Marshal(p) // strings and numbers only
+	r.send(p.Status, problemType, append(b, '\n'))
+}
+
+// problem makes a problem; its title goes with its code.
+func problem(status int, code, detail string) *control.Problem {
+	return &control.Problem{
+		Type: control.ProblemType(code), Title: titleOf(code),
+		Status: status, Code: code, Detail: detail,
+	}
+}

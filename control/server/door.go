@@ -1,0 +1,135 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"durafs/control"
+)
+
+// door is the middleware: it lets a request through to its route, or says why
+// not.
+func (s *Server) door(kind Socket, rt route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()[control.HeaderAPI] = apiHeader
+		defer s.stats.open.Add(-1)
+		open := s.stats.open.Add(1)
+		req := &request{Request: r, s: s, w: w, ctl: http.NewResponseController(w)}
+		defer req.leave()
+		defer req.recover()
+		err := req.admit(kind, rt, open)
+		if err == nil {
+			err = rt.serve(req)
+		}
+		s.stats.requests.Add(1)
+		if err != nil {
+			req.fail(err)
+		}
+	})
+}
+
+// leave sees to it that net/http, which reads on in a body that the handler
+// did not read, does not do so for ever.
+func (r *request) leave() {
+	if r.ContentLength != 0 && !r.over {
+		r.senderMayTake(r.s.limits.SendIdle)
+	}
+}
+
+var apiHeader = []string{control.APIVersion}
+
+// admit decides whether a request may take a route.
+func (r *request) admit(kind Socket, rt route, open int64) error {
+	c, known := r.s.caller(r.Request, kind)
+	r.caller = c
+	switch {
+	case r.overLimit():
+		r.w.Header().Set("Connection", "close")
+		p := problem(503, control.CodeTooManyRequests, "this socket has as many connections as it takes")
+		p.Limit, p.Retryable = int64(r.s.limits.ConnectionsMax), true
+		return p
+	case open > int64(r.s.limits.RequestsMax) && !rt.exempt:
+		p := problem(503, control.CodeTooManyRequests, "as many requests are open as the daemon takes")
+		p.Limit, p.Retryable = int64(r.s.limits.RequestsMax), true
+		return p
+	case r.s.isClosing() && !rt.exempt:
+		p := problem(503, control.CodeShuttingDown, "the daemon is going down; it may be back soon")
+		p.Retryable = true
+		return p
+	case !known:
+		return problem(403, control.CodeNotOwner, "the kernel does not tell who is at the other end of this connection")
+	case rt.need == needOwner && !c.Owner:
+		return problem(403, control.CodeNotOwner, "this is the owner's: the daemon's own user or root, on control.sock, without a writer token")
+	case rt.need == needWriter && c.Writer == "":
+		return problem(401, control.CodeWriterRequired, "send the run's writer token, which its start answered, in the header "+control.HeaderWriter)
+	}
+	return nil
+}
+
+func (r *request) overLimit() bool {
+	p, _ := r.Context().Value(peerKey{}).(*peer)
+	return p != nil && p.over
+}
+
+// checkPath refuses what the mux would redirect to another path: a client
+// that asks for the run ".." means no other run.
+func (s *Server) checkPath(kind Socket, mux http.Handler) http.Handler {
+	bad := s.door(kind, route{need: needAny, serve: func(r *request) error {
+		return problem(400, control.CodeBadPath, fmt.Sprintf("a part of the path %q is empty, %q or %q", bounded(r.URL.Path, 200), ".", ".."))
+	}})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !cleanPath(r.URL.Path) {
+			bad.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func cleanPath(p string) bool {
+	if p == "" || p[0] != '/' {
+		return p == "*" // OPTIONS *; the table has no such route
+	}
+	if p == "/" {
+		return true
+	}
+	return !strings.Contains(p, "//") && !strings.HasSuffix(p, "/") &&
+		!slices.ContainsFunc(strings.Split(p[1:], "/"), func(s string) bool { return s == "." || s == ".." })
+}
+
+// notAllowed answers methods that a path does not have.
+func notAllowed(methods []string) func(*request) error {
+	slices.Sort(methods)
+	allow := strings.Join(methods, ", ")
+	return func(r *request) error {
+		r.w.Header().Set("Allow", allow)
+		return problem(405, control.CodeMethod, fmt.Sprintf("%s takes %s", bounded(r.URL.Path, 200), allow))
+	}
+}
+
+// recover turns a panic of a handler into an answer of 500: one bad request
+// must not end the daemon that holds everybody's runs. http.ErrAbortHandler is
+// how a handler cuts its connection on purpose.
+func (r *request) recover() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	r.s.stats.panics.Add(1)
+	r.s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	if r.began {
+		panic(http.ErrAbortHandler) // a connection that is cut says that the answer is not whole
+	}
+	code := control.CodeOutcomeUnknown
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		code = control.CodeInternal
+	}
+	r.w.Header().Set("Connection", "close")
+	r.fail(problem(500, code, "the daemon failed at this request; its log has the reason"))
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"durafs/cas"
+	"durafs/control"
+	"durafs/runs"
+	"durafs/wal"
+)
+
+// mapping is a row of the one table from errors to problems.
+type mapping struct {
+	// name is the error's, as its package writes it.
+	name string
+	// problem makes the problem if err is (or wraps) this row's error.
+	problem func(err error) *control.Problem
+}
+
+// mappings is the table. Refusals of the domain have their own, by code.
+var mappings = []mapping{
+	{"runs.Refusal", as(refusalProblem)},
+
+	{"wal.ErrBusy", is(wal.ErrBusy, 503, control.CodeBusy, true, "more is waiting for the disk than the daemon holds; nothing was changed")},
+	{"wal.ErrUnknown", is(wal.ErrUnknown, 500, control.CodeOutcomeUnknown, false, "a write or sync of the log failed: whether this was recorded shows when the daemon has been restarted")},
+	{"wal.ErrPoisoned", is(wal.ErrPoisoned, 503, control.CodePoisoned, false, "an earlier sync of the log failed, and the daemon takes no more writes until it is restarted; nothing was changed")},
+	{"wal.ErrClosed", is(wal.ErrClosed, 503, control.CodeShuttingDown, true, "the daemon is going down; nothing was changed")},
+	{"wal.NoSpaceError", as(func(e *wal.NoSpaceError) *control.Problem { return noSpace(e.Mount, e.FreeBytes, e.FreeInodes) })},
+	{"wal.DamageError", as(func(e *wal.DamageError) *control.Problem { return damaged(e.File, e.Offset) })},
+
+	{"cas.ErrPoisoned", is(cas.ErrPoisoned, 503, control.CodePoisoned, false, "an earlier sync of the payloads failed, and the daemon takes no more of them until it is restarted; nothing was changed")},
+	{"cas.ErrNotFound", is(cas.ErrNotFound, 500, control.CodeDamaged, false, "the record names this payload, but no pack holds its bytes")},
+	{"cas.ErrClosed", is(cas.ErrClosed, 503, control.CodeShuttingDown, true, "the daemon is going down; nothing was changed")},
+	{"cas.ErrFormat", is(cas.ErrFormat, 500, control.CodeDamaged, false, "a file of the store was written by a later durafs")},
+	{"cas.NoSpaceError", as(func(e *cas.NoSpaceError) *control.Problem { return noSpace(e.Mount, e.FreeBytes, e.FreeInodes) })},
+	{"cas.DamageError", as(func(e *cas.DamageError) *control.Problem { return damaged(e.File, e.Offset) })},
+
+	{"senderError", as((*senderError).problem)},
+	{"context.Canceled", is(context.Canceled, 500, control.CodeOutcomeUnknown, false, "the request was given up before its answer")},
+	{"context.DeadlineExceeded", is(context.DeadlineExceeded, 500, control.CodeOutcomeUnknown, false, "the request was given up before its answer")},
+}
+
+// problemOf makes the problem of any error. What is in no table is the
+// daemon's own fault.
+func problemOf(err error) *control.Problem {
+	if p, ok := errors.AsType[*control.Problem](err); ok {
+		return p
+	}
+	for _, m := range mappings {
+		if p := m.problem(err); p != nil {
+			return p
+		}
+	}
+	return problem(http.StatusInternalServerError, control.CodeInternal, "the daemon failed at this request; its log has the reason")
+}
+
+// is matches a sentinel.
+func is(target error, status int, code string, retryable bool, detail string) func(error) *control.Problem {
+	return func(err error) *control.Problem {
+		if !errors.Is(err, target) {
+			return nil
+		}
+		p := problem(status, code, detail)
+		p.Retryable = retryable
+		return p
+	}
+}
+
+// as matches a type.
+func as[E error](make func(E) *control.Problem) func(error) *control.Problem {
+	return func(err error) *control.Problem {
+		if e, ok := errors.AsType[E](err); ok {
+			return make(e)
+		}
+		return nil
+	}
+}
+
+func noSpace(mount string, freeBytes, freeInodes int64) *control.Problem {
+	p := problem(http.StatusInsufficientStorage, control.CodeNoSpace, "there is no room on the file system of "+mount+"; nothing was changed, and it works again once there is")
+	p.Mount, p.FreeBytes, p.Retryable = mount, &freeBytes, true
+	if freeInodes >= 0 {
+		p.FreeInodes = &freeInodes
+	}
+	return p
+}
+
+func damaged(file string, offset int64) *control.Problem {
+	p := problem(http.StatusInternalServerError, control.CodeDamaged, "what the disk holds is not what was stored there; durafs verify says what is harmed")
+	p.File, p.Offset = file, offset
+	return p
+}
+
+// refusalStatus has every code of the domain.
+var refusalStatus = map[runs.Code]int{
+	runs.BadID:               http.StatusBadRequest,
+	runs.BadName:             http.StatusBadRequest,
+	runs.BadLabel:            http.StatusBadRequest,
+	runs.BadBinding:          http.StatusBadRequest,
+	runs.BadStatus:           http.StatusBadRequest,
+	runs.BadLease:            http.StatusBadRequest,
+	runs.BadCursor:           http.StatusBadRequest,
+	runs.TooLarge:            http.StatusRequestEntityTooLarge,
+	runs.TargetNotEnrolled:   http.StatusConflict,
+	runs.UnknownRun:          http.StatusNotFound,
+	runs.RunExists:           http.StatusConflict,
+	runs.IdempotencyMismatch: http.StatusUnprocessableEntity,
+	runs.IdempotencyInFlight: http.StatusConflict,
+	runs.NotOwner:            http.StatusForbidden,
+	runs.WriterRequired:      http.StatusUnauthorized,
+	runs.WrongToken:          http.StatusForbidden,
+	runs.StaleWriter:         http.StatusConflict,
+	runs.Finished:            http.StatusConflict,
+	runs.AttachRequired:      http.StatusConflict,
+	runs.WrongPhase:          http.StatusConflict,
+	runs.CancelRequestedCode: http.StatusConflict,
+	runs.RevisionMismatch:    http.StatusPreconditionFailed,
+	runs.RowNotObject:        http.StatusUnprocessableEntity,
+	runs.RowInvalid:          http.StatusUnprocessableEntity,
+	runs.RowTooLarge:         http.StatusRequestEntityTooLarge,
+	runs.ReservedName:        http.StatusUnprocessableEntity,
+	runs.KeyMissing:          http.StatusUnprocessableEntity,
+	runs.KeyConflict:         http.StatusConflict,
+	runs.RunFull:             http.StatusInsufficientStorage,
+	runs.PayloadConflict:     http.StatusConflict,
+	runs.UnknownPayload:      http.StatusNotFound,
+	runs.ProtectedSource:     http.StatusForbidden,
+	runs.SettleConflict:      http.StatusConflict,
+	runs.UnaccountedCalls:    http.StatusConflict,
+}
+
+func refusalProblem(r *runs.Refusal) *control.Problem {
+	status, known := refusalStatus[r.Code]
+	if !known {
+		status = http.StatusInternalServerError
+	}
+	p := problem(status, string(r.Code), r.Error())
+	p.Field, p.Limit, p.Size, p.Row = r.Field, r.Limit, r.Size, uint64(r.Row)
+	p.Revision, p.ETag, p.Phase, p.Holder, p.Seq = r.Revision, r.ETag, r.Phase, r.Holder, r.Seq
+	if r.Code == runs.IdempotencyInFlight {
+		p.Retryable = true
+	}
+	if r.Code == runs.RunFull {
+		p.Scope = "run"
+	}
+	return p
+}
