@@ -16,7 +16,6 @@
 package runs
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"time"
@@ -229,10 +228,12 @@ type SettleRequest struct {
 	Status  Status
 	Summary string
 	Result  string
-	// Payload is the complete final answer, nil for none. Bytes given inline
-	// or put before, under PayloadName.
+	// Payload is the complete final answer, nil for none.
 	Payload     io.Reader
 	ContentType string
+	// PayloadName names a payload that was put before as the answer, instead
+	// of Payload; its chunks are shared, not copied.
+	PayloadName string
 	// IfMatch is the ETag that the caller saw, "" for any.
 	IfMatch string
 }
@@ -311,108 +312,3 @@ const (
 	ChangedAdmitted // the run is new
 	ChangedSealed   // the log will not grow any more
 )
-
-// Store is the open domain. Its methods may be called concurrently.
-type Store struct{}
-
-// Start admits a run: all of it or nothing is durable when it returns.
-func (s *Store) Start(ctx context.Context, c Caller, r StartRequest) (Started, error) {
-	panic("unimplemented")
-}
-
-// Beat records that the run's agent is alive. Needs the writer token.
-func (s *Store) Beat(ctx context.Context, c Caller, id, note string) (*Record, error) {
-	panic("unimplemented")
-}
-
-// Append appends rows as one unit and returns when they are durable. keyField
-// names the rows' field that holds their idempotency key, "" for none. Needs
-// the writer token.
-func (s *Store) Append(ctx context.Context, c Caller, id string, rows []Row, keyField string) (Appended, error) {
-	panic("unimplemented")
-}
-
-// AppendStart is Append without the wait: the rows are accepted, in the order
-// of the calls, when it returns; wait returns when they are durable. It lets
-// one stream keep many groups in flight.
-func (s *Store) AppendStart(ctx context.Context, c Caller, id string, rows []Row, keyField string) (wait func(context.Context) (Appended, error), err error) {
-	panic("unimplemented")
-}
-
-// Put stores a payload under a name of the run and returns when it is durable
-// and visible. The same name with the same bytes answers replayed; with
-// others it is a conflict. Needs the writer token.
-func (s *Store) Put(ctx context.Context, c Caller, id, name string, source Source, contentType string, r io.Reader) (info PayloadInfo, replayed bool, err error) {
-	panic("unimplemented")
-}
-
-// Settle ends the run. Needs the writer token.
-func (s *Store) Settle(ctx context.Context, c Caller, id string, r SettleRequest) (Settled, error) {
-	panic("unimplemented")
-}
-
-// Attach takes a run of a former boot back: its agent outlived the daemon.
-// Needs the current writer token.
-func (s *Store) Attach(ctx context.Context, c Caller, id string, r AttachRequest) (Started, error) {
-	panic("unimplemented")
-}
-
-// Get reads a run's public record, with its ETag. Needs an owner or the run's
-// writer token.
-func (s *Store) Get(c Caller, id string) (*Record, string, error) { panic("unimplemented") }
-
-// List reads a page of records. An agent sees what its uid started.
-func (s *Store) List(c Caller, q ListQuery) (Page, error) { panic("unimplemented") }
-
-// Look is the gate of the reading methods below: it resolves an id and checks
-// that the caller may read the run's log and payloads.
-func (s *Store) Look(c Caller, id string) (Ref, error) { panic("unimplemented") }
-
-// Lookup resolves an id for the owner's own views (the mount).
-func (s *Store) Lookup(id string) (Ref, bool) { panic("unimplemented") }
-
-// Info tells what the index knows of a run.
-func (s *Store) Info(ref Ref) (Run, bool) { panic("unimplemented") }
-
-// Record reads the public record as the owner sees it.
-func (s *Store) Record(ref Ref) (*Record, error) { panic("unimplemented") }
-
-// Newest is the highest run number given; every number from 1 to it is a run,
-// published or refused (then Info says so).
-func (s *Store) Newest() Ref { panic("unimplemented") }
-
-// ReadLogAt reads the rendered log, as the mount shows it, like io.ReaderAt:
-// every row one line. Bytes up to Info(ref).LogBytes are there.
-func (s *Store) ReadLogAt(ref Ref, p []byte, off int64) (int, error) { panic("unimplemented") }
-
-// LogOffset tells at which rendered offset the row seq begins, and LogBytes
-// for any number behind the last row.
-func (s *Store) LogOffset(ref Ref, seq uint64) (int64, error) { panic("unimplemented") }
-
-// ReadLateAt reads the run's file of late writes.
-func (s *Store) ReadLateAt(ref Ref, p []byte, off int64) (int, error) { panic("unimplemented") }
-
-// PayloadList lists what may be shown of a run's payloads, in order of
-// ordinal; the terminal payload has the name TerminalName.
-func (s *Store) PayloadList(ref Ref) ([]PayloadInfo, error) { panic("unimplemented") }
-
-// PayloadInfo finds one payload by name, the terminal one by TerminalName.
-func (s *Store) PayloadInfo(ref Ref, name string) (PayloadInfo, error) { panic("unimplemented") }
-
-// OpenPayload opens one payload for reading.
-func (s *Store) OpenPayload(ref Ref, name string) (PayloadReader, error) { panic("unimplemented") }
-
-// PayloadReader reads a payload; every byte was verified.
-type PayloadReader interface {
-	io.ReaderAt
-	Size() int64
-}
-
-// Changed returns a channel that is closed at the run's next published change.
-// Take the channel first, then read: nothing is missed.
-func (s *Store) Changed(ref Ref) <-chan struct{} { panic("unimplemented") }
-
-// Listen registers fn, which is called by the log's writer goroutine after
-// each barrier, with what it made visible. fn must not block. It is set once,
-// before serving.
-func (s *Store) Listen(fn func([]Change)) { panic("unimplemented") }

@@ -1,0 +1,158 @@
+package runs
+
+import (
+	"fmt"
+
+	"durafs/wal"
+)
+
+// apply enters a batch into the index. Replay and Publish come through here,
+// and nothing else changes the index: what a batch makes depends on the batch
+// and what was applied before it, on nothing else.
+func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKinds, err error) {
+	seqs := make([]uint64, 1, 4)[:0]
+	for _, r := range b.stamp.runs {
+		seqs = append(seqs, r.seq)
+	}
+	for n, e := range b.entries {
+		at := makePlace(pos, n)
+		if e.kind != kindAdmission && x.phase(e.run) == PhaseNone {
+			return 0, fmt.Errorf("runs: LSN %d tells of run %d, which was never admitted", lsn, e.run)
+		}
+		c, i := x.at(e.run)
+		var err error
+		switch e.kind {
+		case kindAdmission:
+			err = x.applyAdmission(e, lsn, b.stamp.at)
+			changed |= ChangedAdmitted
+		case kindRecord:
+			var sealed bool
+			sealed, err = x.applyRecord(c, i, e, at)
+			changed |= ChangedRecord
+			if sealed {
+				changed |= ChangedSealed
+			}
+		case kindRow:
+			r := b.stamp.find(e.run)
+			err = x.applyRow(c, i, e, pos, seqs[r], b.stamp.at)
+			seqs[r]++
+			changed |= ChangedLog
+		case kindPayload:
+			err = x.applyPayload(c, i, e, at)
+			changed |= ChangedPayload
+		case kindBeat:
+			c.heartbeat[i] = b.stamp.at
+			changed |= ChangedRecord
+			continue
+		case kindLate:
+			err = x.applyLate(e, at)
+			changed |= ChangedLate
+		case kindJournal, kindThread:
+			x.applyOnce(c, i, e)
+			continue
+		case kindOutbox:
+			x.outboxes[e.run] = at
+			continue
+		case kindOutboxDone:
+			delete(x.outboxes, e.run)
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("LSN %d: %w", lsn, err)
+		}
+		c, i = x.at(e.run)
+		c.changed[i] = b.stamp.at
+	}
+	return changed, nil
+}
+
+func (x *index) applyAdmission(e entry, lsn uint64, at int64) error {
+	a, err := parseAdmission(e)
+	if err != nil {
+		return err
+	}
+	if x.phase(e.run) != PhaseNone || x.find(a.id) != 0 {
+		return badBatch("it admits run %s again", a.id)
+	}
+	c, i := x.admit(e.run, a)
+	c.admission[i], c.started[i], c.heartbeat[i] = lsn, at, at
+	x.setPhase(c, i, Running)
+	if a.keyed {
+		x.starts[a.key] = startKey{body: a.body, num: e.run}
+	}
+	return nil
+}
+
+func (x *index) applyRecord(c *columns, i int, e entry, at place) (sealed bool, err error) {
+	h, _, err := parseRecordHead(e)
+	if err != nil {
+		return false, err
+	}
+	if h.revision != uint64(c.revision[i])+1 || h.epoch < uint64(c.epoch[i]) {
+		return false, badBatch("it goes from revision %d to %d, epoch %d to %d", c.revision[i], h.revision, c.epoch[i], h.epoch)
+	}
+	sealed = h.phase.sealed() && !c.phase[i].sealed()
+	c.revision[i], c.epoch[i], c.uid[i], c.record[i] = uint32(h.revision), uint32(h.epoch), h.uid, at
+	x.setPhase(c, i, h.phase)
+	if h.answered {
+		c.flags[i] |= flagAnswered
+	}
+	return sealed, nil
+}
+
+func (x *index) applyRow(c *columns, i int, e entry, pos wal.Position, seq uint64, at int64) error {
+	w, err := parseRow(e)
+	if err != nil {
+		return err
+	}
+	if seq != uint64(c.lastSeq[i])+1 {
+		return badBatch("its row of run %d has the number %d, after %d", e.run, seq, c.lastSeq[i])
+	}
+	off := c.logBytes[i]
+	end := off + int64(lineBytes(w.text, w.flags, seq))
+	es := x.extents.of(c.extents[i])
+	sameFrame := len(es) > 0 && es[len(es)-1].pos() == pos
+	if len(es) == 0 || !sameFrame && !es[len(es)-1].takes(pos, end) {
+		c.extents[i] = x.extents.push(c.extents[i], makeExtent(pos, uint32(seq), off))
+	}
+	c.lastSeq[i], c.logBytes[i] = uint32(seq), end
+	if w.flags&rowKeyed != 0 {
+		x.keys[w.key] = keyedRow{body: w.body, seq: uint32(seq)}
+	}
+	return nil
+}
+
+func (x *index) applyPayload(c *columns, i int, e entry, at place) error {
+	p, err := parsePayload(e)
+	if err != nil {
+		return err
+	}
+	c.payload[i] = x.payloads.push(e.run, p.name, c.payload[i], at)
+	c.payloads[i]++
+	return nil
+}
+
+func (x *index) applyLate(e entry, at place) error {
+	if len(e.body) < len("{}") || e.body[0] != '{' || len(e.body) > LateRowBytesMax {
+		return badBatch("a late write of it is not as it should be")
+	}
+	l := x.late[e.run]
+	if l == nil {
+		l = new(lateFile)
+		x.late[e.run] = l
+	}
+	l.rows = append(l.rows, lateRow{at, l.bytes})
+	l.bytes += int64(lateLineBytes(e.body))
+	return nil
+}
+
+// applyOnce remembers what a run's end writes once.
+func (x *index) applyOnce(c *columns, i int, e entry) {
+	switch {
+	case e.flags&onceTerminal == 0:
+	case e.kind == kindJournal:
+		c.flags[i] |= flagJournaled
+	default:
+		c.flags[i] |= flagThreaded
+	}
+}

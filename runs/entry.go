@@ -1,0 +1,374 @@
+package runs
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"durafs/cas"
+)
+
+// kind says what an entry is.
+type kind uint8
+
+const (
+	kindAdmission  kind = 1 + iota // a run begins to exist
+	kindRecord                     // a revision of its record
+	kindRow                        // a row of its log
+	kindPayload                    // a payload, under a name
+	kindBeat                       // a heartbeat; body: the note, text
+	kindLate                       // a late write; body: a JSON object
+	kindJournal                    // a row of a target's journal
+	kindThread                     // a message of a thread
+	kindOutbox                     // the packet of a settlement under way; body: JSON
+	kindOutboxDone                 // it was processed to its end; no body
+	kindCount
+)
+
+// Flags of entries.
+const (
+	rowByStore uint8 = 1 << 0 // the store's own row: the line has by and time
+	rowKeyed   uint8 = 1 << 1 // key and body hash stand before the text
+	rowPreview uint8 = 1 << 2 // of a row too large for the log: it names a payload
+
+	payloadInline uint8 = 1 << 0 // its bytes stand at the end of the entry
+
+	admissionKeyed uint8 = 1 << 0 // the start had an idempotency key
+
+	onceTerminal uint8 = 1 << 0 // of a journal or thread entry: the one that a run's end writes
+)
+
+var kinds = [kindCount]struct{ flags uint8 }{
+	kindRow:       {rowByStore | rowKeyed | rowPreview},
+	kindPayload:   {payloadInline},
+	kindAdmission: {admissionKeyed},
+	kindJournal:   {onceTerminal},
+	kindThread:    {onceTerminal},
+}
+
+// admission is the body of an admission entry: who the run is. It never
+// changes.
+//
+//	salt    32  random, private: makes the entry's hash unguessable
+//	key     16  BLAKE3 of the idempotency key } only with the flag
+//	body    16  BLAKE3 of the request         } admissionKeyed
+//	text        id, parent, labels, as in arena.go
+//	target  1 + length and name of the journal's target
+type admission struct {
+	salt      [32]byte
+	keyed     bool
+	key, body hash16
+	id        string
+	parent    string
+	labels    Labels
+	target    string
+}
+
+func (a *admission) entry(run uint32) entry {
+	e := entry{kind: kindAdmission, run: run, body: a.salt[:]}
+	if a.keyed {
+		e.flags |= admissionKeyed
+		e.body = append(append(e.body, a.key[:]...), a.body[:]...)
+	}
+	e.body = append(e.body, encodeText(a.id, a.parent, a.labels)...)
+	e.body = append(e.body, byte(len(a.target)))
+	e.body = append(e.body, a.target...)
+	return e
+}
+
+func parseAdmission(e entry) (*admission, error) {
+	a := &admission{keyed: e.flags&admissionKeyed != 0}
+	r := reader{b: e.body}
+	copy(a.salt[:], r.take(len(a.salt)))
+	if a.keyed {
+		copy(a.key[:], r.take(len(a.key)))
+		copy(a.body[:], r.take(len(a.body)))
+	}
+	a.id, a.parent = r.textID(), r.textID()
+	a.labels = r.labels()
+	a.target = string(r.take(int(r.byte())))
+	if a.id == "" || a.target == "" {
+		r.bad = true
+	}
+	return a, r.end("an admission")
+}
+
+// payload is the body of a payload entry: what it is, and where.
+//
+//	bytes   8
+//	id      32  BLAKE3 of the bytes
+//	pack    4   } placement: may be stale
+//	offset  4   }
+//	end     4   }
+//	source  1
+//	name    1 + length and name
+//	type    1 + length and content type
+//	inline      the bytes themselves, with the flag payloadInline
+type payload struct {
+	name, contentType string
+	source            sourceNumber
+	ref               cas.Ref
+}
+
+const payloadFixedBytes = 8 + 32 + 12 + 1
+
+func (p *payload) entry(run uint32) entry {
+	b := make([]byte, 0, payloadFixedBytes+2+len(p.name)+len(p.contentType)+len(p.ref.Inline))
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.ref.Bytes))
+	b = append(b, p.ref.ID[:]...)
+	b = binary.LittleEndian.AppendUint32(b, p.ref.Hint.Pack)
+	b = binary.LittleEndian.AppendUint32(b, p.ref.Hint.Offset)
+	b = binary.LittleEndian.AppendUint32(b, p.ref.Hint.End)
+	b = append(b, byte(p.source), byte(len(p.name)))
+	b = append(b, p.name...)
+	b = append(b, byte(len(p.contentType)))
+	b = append(b, p.contentType...)
+	e := entry{kind: kindPayload, run: run, body: b}
+	if p.ref.Inline != nil {
+		e.flags = payloadInline
+		e.body = append(e.body, p.ref.Inline...)
+	}
+	return e
+}
+
+func parsePayload(e entry) (*payload, error) {
+	r := reader{b: e.body}
+	p := new(payload)
+	p.ref.Bytes = int64(r.uint64())
+	copy(p.ref.ID[:], r.take(len(p.ref.ID)))
+	p.ref.Hint = cas.Hint{Pack: r.uint32(), Offset: r.uint32(), End: r.uint32()}
+	p.source = sourceNumber(r.byte())
+	p.name = string(r.take(int(r.byte())))
+	p.contentType = string(r.take(int(r.byte())))
+	if e.flags&payloadInline != 0 {
+		p.ref.Inline = r.rest()
+		r.bad = r.bad || int64(len(p.ref.Inline)) != p.ref.Bytes || len(p.ref.Inline) > cas.InlineBytesMax
+	}
+	if p.ref.Bytes < 0 || p.name == "" || p.source == 0 || p.source >= sourceCount {
+		r.bad = true
+	}
+	return p, r.end("a payload")
+}
+
+// row is the body of a row entry: key and body hash (16 + 16) with the flag
+// rowKeyed, then the text, one JSON object without line breaks.
+type row struct {
+	flags     uint8
+	key, body hash16
+	text      []byte
+}
+
+func (w *row) entry(run uint32) entry {
+	e := entry{kind: kindRow, flags: w.flags, run: run, body: w.text}
+	if w.flags&rowKeyed != 0 {
+		e.body = make([]byte, 0, 2*len(w.key)+len(w.text))
+		e.body = append(append(append(e.body, w.key[:]...), w.body[:]...), w.text...)
+	}
+	return e
+}
+
+func parseRow(e entry) (row, error) {
+	w := row{flags: e.flags}
+	r := reader{b: e.body}
+	if e.flags&rowKeyed != 0 {
+		copy(w.key[:], r.take(len(w.key)))
+		copy(w.body[:], r.take(len(w.body)))
+	}
+	w.text = r.rest()
+	if !r.bad && openBrace(w.text) < 0 {
+		r.bad = true
+	}
+	return w, r.end("a row")
+}
+
+// note is the body of a journal and of a thread entry: length (1 byte) and
+// name of the target or thread, then the row or message, JSON.
+type note struct {
+	name string
+	json []byte
+}
+
+func (n *note) entry(k kind, flags uint8, run uint32) entry {
+	b := make([]byte, 0, 1+len(n.name)+len(n.json))
+	b = append(append(append(b, byte(len(n.name))), n.name...), n.json...)
+	return entry{kind: k, flags: flags, run: run, body: b}
+}
+
+func parseNote(e entry) (*note, error) {
+	r := reader{b: e.body}
+	n := &note{name: string(r.take(int(r.byte())))}
+	n.json = r.rest()
+	if n.name == "" {
+		r.bad = true
+	}
+	return n, r.end("a journal row or message")
+}
+
+// recordHeadBytes is what stands before the JSON of a record entry: what the
+// index needs, so that replay parses no JSON.
+//
+//	revision 8
+//	epoch    8
+//	uid      4
+//	phase    1
+//	answered 1   1 if the terminal payload belongs to the outcome
+//	zero     2
+const recordHeadBytes = 24
+
+type recordHead struct {
+	revision, epoch uint64
+	uid             uint32
+	phase           Phase
+	answered        bool
+}
+
+func (rec *record) entry(run uint32) entry {
+	b := make([]byte, 0, 512)
+	b = binary.LittleEndian.AppendUint64(b, rec.revision)
+	b = binary.LittleEndian.AppendUint64(b, rec.epoch)
+	b = binary.LittleEndian.AppendUint32(b, rec.uid)
+	b = append(b, byte(rec.phase), 0, 0, 0)
+	if rec.answered() {
+		b[len(b)-3] = 1
+	}
+	text, err := json.Marshal(rec)
+	if err != nil {
+		panic("runs: a record that has no JSON: " + err.Error()) // plain fields only
+	}
+	return entry{kind: kindRecord, run: run, body: append(b, text...), rec: rec}
+}
+
+func parseRecordHead(e entry) (recordHead, []byte, error) {
+	r := reader{b: e.body}
+	h := recordHead{revision: r.uint64(), epoch: r.uint64(), uid: r.uint32(), phase: Phase(r.byte())}
+	answered, zero1, zero2 := r.byte(), r.byte(), r.byte()
+	h.answered = answered == 1
+	r.bad = r.bad || answered > 1 || zero1 != 0 || zero2 != 0
+	if h.phase == PhaseNone || int(h.phase) >= phaseCount || h.revision == 0 || h.epoch == 0 || h.epoch > maxUint32 || h.revision > maxUint32 {
+		r.bad = true
+	}
+	text := r.rest()
+	return h, text, r.end("a record")
+}
+
+// parseRecord reads a record entry of a batch that was stamped at at, which is
+// the time that its zero times stand for.
+func parseRecord(e entry, at time.Time) (*record, error) {
+	h, text, err := parseRecordHead(e)
+	if err != nil {
+		return nil, err
+	}
+	rec := &record{revision: h.revision, epoch: h.epoch, uid: h.uid, phase: h.phase}
+	if err := json.Unmarshal(text, rec); err != nil {
+		return nil, badBatch("a record: %v", err)
+	}
+	rec.setTimes(at)
+	if rec.answered() != h.answered {
+		return nil, badBatch("a record: it and its head differ")
+	}
+	return rec, nil
+}
+
+const maxUint32 = 1<<32 - 1
+
+// reader takes fields from the front of b. After the first that is not there
+// it gives zeros, and end gives the error.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.bad || n > len(r.b) {
+		r.bad = true
+		return nil
+	}
+	p := r.b[:n]
+	r.b = r.b[n:]
+	return p
+}
+
+func (r *reader) byte() byte {
+	if p := r.take(1); p != nil {
+		return p[0]
+	}
+	return 0
+}
+
+func (r *reader) uint32() uint32 {
+	if p := r.take(4); p != nil {
+		return binary.LittleEndian.Uint32(p)
+	}
+	return 0
+}
+
+func (r *reader) uint64() uint64 {
+	if p := r.take(8); p != nil {
+		return binary.LittleEndian.Uint64(p)
+	}
+	return 0
+}
+
+func (r *reader) rest() []byte { return r.take(len(r.b)) }
+
+func (r *reader) end(what string) error {
+	if r.bad || len(r.b) != 0 {
+		return badBatch("%s of it is not as it should be", what)
+	}
+	return nil
+}
+
+// textID takes an id as it stands in the arena.
+func (r *reader) textID() string {
+	switch n := r.byte(); {
+	case r.bad:
+		return ""
+	case n == textNoID:
+		return ""
+	case n == 0:
+		u := r.take(16)
+		if u == nil {
+			return ""
+		}
+		id := uuidText(u)
+		r.bad = r.bad || !isUUID(id)
+		return id
+	default:
+		id := string(r.take(int(n)))
+		r.bad = r.bad || !isExecID(id)
+		return id
+	}
+}
+
+// labels takes labels as they stand in the arena: in order, each once.
+func (r *reader) labels() Labels {
+	count := int(r.byte())
+	if count == 0 || r.bad {
+		return nil
+	}
+	labels := make(Labels, min(count, LabelsMax))
+	last := ""
+	for range count {
+		k := string(r.take(int(r.byte())))
+		n := r.uvarint()
+		v := string(r.take(n))
+		if r.bad || k <= last || n > LabelBytesMax || !utf8.ValidString(v) || count > LabelsMax {
+			r.bad = true
+			return nil
+		}
+		labels[k], last = v, k
+	}
+	return labels
+}
+
+// uvarint takes a length in its shortest form.
+func (r *reader) uvarint() int {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || v > LabelBytesMax || len(binary.AppendUvarint(nil, v)) != n {
+		r.bad = true
+		return 0
+	}
+	r.take(n)
+	return int(v)
+}

@@ -1,0 +1,227 @@
+package runs
+
+import (
+	"hash/maphash"
+	"time"
+
+	"durafs/wal"
+)
+
+// index is what memory knows of every run: columns in chunks of flat arrays,
+// and arenas for what has no fixed size. A row costs some 130 bytes, its
+// labels' text apart; there is no pointer per run.
+//
+// It holds published values only, and is guarded by Store.mu.
+type index struct {
+	chunks  []*columns
+	newest  uint32   // highest number of a published run
+	byAdmit []uint32 // run numbers in the order of their admissions
+	counts  [phaseCount]int
+
+	text    text
+	ids     ids
+	extents extents
+	seed    maphash.Seed // of the column thread
+
+	payloads payloadRefs
+	keys     map[hash16]keyedRow // of rows, by run and key
+	starts   map[hash16]startKey // by idempotency key
+
+	// What few runs have is in maps: rows of late writes, the outbox of a
+	// settlement under way, an earlier generation of the log.
+	late     map[uint32]*lateFile
+	outboxes map[uint32]place
+}
+
+// chunkRuns is how many runs a chunk of columns holds.
+const chunkRuns = 4096
+
+type columns struct {
+	phase     [chunkRuns]Phase
+	flags     [chunkRuns]runFlags
+	revision  [chunkRuns]uint32
+	epoch     [chunkRuns]uint32
+	uid       [chunkRuns]uint32
+	text      [chunkRuns]uint32 // id, parent, labels
+	thread    [chunkRuns]uint32 // hash of the thread's name, 0 for none
+	record    [chunkRuns]place  // of the newest record entry
+	admission [chunkRuns]uint64
+	started   [chunkRuns]int64 // Unix nanoseconds
+	changed   [chunkRuns]int64
+	heartbeat [chunkRuns]int64
+	lastSeq   [chunkRuns]uint32
+	payloads  [chunkRuns]uint32 // how many ordinals were given
+	payload   [chunkRuns]uint32 // the newest in payloadRefs
+	extents   [chunkRuns]list
+	logBytes  [chunkRuns]int64
+}
+
+type runFlags uint8
+
+const (
+	flagJournaled runFlags = 1 << iota // the terminal journal row was written
+	flagThreaded                       // the thread's terminal message was written
+	flagAnswered                       // the terminal payload belongs to the outcome
+)
+
+// place tells where an entry is: a frame and the entry's number in it.
+type place struct {
+	segment, offset uint32
+	entry           uint32
+}
+
+func makePlace(pos wal.Position, entry int) place {
+	return place{pos.Segment, pos.Offset, uint32(entry)}
+}
+
+func (p place) pos() wal.Position { return wal.Position{Segment: p.segment, Offset: p.offset} }
+
+type (
+	hash16 [16]byte
+
+	// keyedRow is a row that was given with a key: its body's hash tells a
+	// repetition from a conflict.
+	keyedRow struct {
+		body hash16
+		seq  uint32
+	}
+	// startKey is an idempotency key of a start, and the hash of its body.
+	startKey struct {
+		body hash16
+		num  uint32
+	}
+	// lateFile is where a run's late writes lie.
+	lateFile struct {
+		rows  []lateRow
+		bytes int64
+	}
+	lateRow struct {
+		at  place
+		off int64
+	}
+)
+
+func newIndex() index {
+	return index{
+		ids: newIDs(), seed: maphash.MakeSeed(),
+		keys: map[hash16]keyedRow{}, starts: map[hash16]startKey{},
+		late: map[uint32]*lateFile{}, outboxes: map[uint32]place{},
+	}
+}
+
+// at is the columns of a run and its row in them. A number that was never
+// published has the phase PhaseNone.
+func (x *index) at(num uint32) (*columns, int) {
+	c := int(num / chunkRuns)
+	if c >= len(x.chunks) || x.chunks[c] == nil {
+		return &noColumns, 0
+	}
+	return x.chunks[c], int(num % chunkRuns)
+}
+
+var noColumns columns // of no run; never written
+
+func (x *index) grow(num uint32) (*columns, int) {
+	c := int(num / chunkRuns)
+	for c >= len(x.chunks) {
+		x.chunks = append(x.chunks, nil)
+	}
+	if x.chunks[c] == nil {
+		x.chunks[c] = new(columns)
+	}
+	return x.chunks[c], int(num % chunkRuns)
+}
+
+func (x *index) phase(num uint32) Phase {
+	c, i := x.at(num)
+	return c.phase[i]
+}
+
+// find resolves an id, 0 if there is no such run.
+func (x *index) find(id string) uint32 {
+	return x.ids.find(appendTextID(nil, id), x.idBytes)
+}
+
+func (x *index) idBytes(num uint32) []byte {
+	c, i := x.at(num)
+	id, _ := cutTextID(x.text.from(c.text[i]))
+	return id
+}
+
+func (x *index) id(num uint32) string { return textID(x.idBytes(num)) }
+
+// admit enters a run.
+func (x *index) admit(num uint32, a *admission) (*columns, int) {
+	c, i := x.grow(num)
+	c.text[i] = x.text.add(encodeText(a.id, a.parent, a.labels))
+	if thread := a.labels["thread"]; thread != "" {
+		c.thread[i] = x.threadHash(thread)
+	}
+	x.ids.add(num, x.idBytes)
+	x.byAdmit = append(x.byAdmit, num)
+	x.newest = max(x.newest, num)
+	return c, i
+}
+
+func (x *index) threadHash(name string) uint32 {
+	return uint32(maphash.String(x.seed, name)) | 1
+}
+
+// setPhase changes a run's phase, and the counts of phases with it.
+func (x *index) setPhase(c *columns, i int, p Phase) {
+	if c.phase[i] != PhaseNone {
+		x.counts[c.phase[i]]--
+	}
+	x.counts[p]++
+	c.phase[i] = p
+}
+
+// run is the row as readers get it.
+func (x *index) run(num uint32) (Run, bool) {
+	c, i := x.at(num)
+	if c.phase[i] == PhaseNone {
+		return Run{}, false
+	}
+	r := Run{
+		Ref: Ref(num), ID: x.id(num), Phase: c.phase[i],
+		Revision: uint64(c.revision[i]), Admission: c.admission[i],
+		StartedAt: unixTime(c.started[i]), ChangedAt: unixTime(c.changed[i]),
+		Rows: uint64(c.lastSeq[i]), LastSeq: uint64(c.lastSeq[i]), LogBytes: c.logBytes[i],
+		Payloads: c.payloads[i],
+	}
+	if l := x.late[num]; l != nil {
+		r.LateRows, r.LateBytes = uint64(len(l.rows)), l.bytes
+	}
+	return r, true
+}
+
+func unixTime(ns int64) time.Time { return time.Unix(0, ns).UTC() }
+
+// labels calls fn for a run's labels, in the order of their names, until it
+// returns false.
+func (x *index) labels(num uint32, fn func(name, value []byte) bool) {
+	c, i := x.at(num)
+	_, rest := cutTextID(x.text.from(c.text[i]))
+	_, rest = cutTextID(rest)
+	eachLabel(rest, fn)
+}
+
+// parent is the id of a run's parent as it stands in the arena.
+func (x *index) parent(num uint32) []byte {
+	c, i := x.at(num)
+	_, rest := cutTextID(x.text.from(c.text[i]))
+	parent, _ := cutTextID(rest)
+	return parent
+}
+
+// label is the value of one label, nil if the run has no such label.
+func (x *index) label(num uint32, name string) (value []byte) {
+	x.labels(num, func(k, v []byte) bool {
+		if string(k) == name {
+			value = v
+			return false
+		}
+		return true
+	})
+	return value
+}

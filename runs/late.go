@@ -1,0 +1,177 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"time"
+
+	"durafs/wal"
+)
+
+// Bounds of a run's file of late writes.
+const (
+	LateRowsMax     = 1000
+	LateRowBytesMax = 4 << 10 // of a rendered line
+)
+
+// A line of the file is the entry's object with its time put first.
+//
+//	{"what":"row","code":"stale-writer",…} → {"time":"2026-…Z","what":"row",…}
+const lateHead = `{"time":"",`
+
+func appendLateLine(dst, text []byte, at int64) []byte {
+	dst = append(dst, `{"time":"`...)
+	dst = time.Unix(0, at).UTC().AppendFormat(dst, timeForm)
+	dst = append(dst, `",`...)
+	dst = append(dst, text[1:]...)
+	return append(dst, '\n')
+}
+
+func lateLineBytes(text []byte) int {
+	return len(lateHead) + len(timeForm) + len(text) - 1 + len("\n")
+}
+
+// lateWrite is what is kept of a write that came too late.
+type lateWrite struct {
+	What  string `json:"what"` // row, payload, settle
+	Code  Code   `json:"code"`
+	Epoch uint64 `json:"epoch"` // of the token that came with it
+	Name  string `json:"name,omitempty"`
+	Bytes int    `json:"bytes,omitempty"` // of the text, where it was cut
+	Text  string `json:"text,omitempty"`
+}
+
+// encode cuts the text until the line keeps its bound.
+func (w lateWrite) encode() []byte {
+	full := validText(w.Text)
+	for n := min(len(full), LateRowBytesMax); ; n = n * 3 / 4 {
+		if w.Text = cutText(full, n); len(w.Text) < len(full) {
+			w.Bytes = len(full)
+		}
+		text, err := json.Marshal(w)
+		if err != nil {
+			panic("runs: a late write that has no JSON: " + err.Error())
+		}
+		if lateLineBytes(text) <= LateRowBytesMax {
+			return text
+		}
+	}
+}
+
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// lateRows keeps what a stale writer wanted to append, and returns refusal.
+func (s *Store) lateRows(ctx context.Context, num uint32, epoch uint64, rows []Row, refusal error) error {
+	if CodeOf(refusal) != StaleWriter {
+		return refusal
+	}
+	writes := make([]lateWrite, min(len(rows), LateRowsMax))
+	for i := range writes {
+		writes[i] = lateWrite{What: "row", Text: string(rows[i].JSON[:min(len(rows[i].JSON), LateRowBytesMax)])}
+		if len(rows[i].JSON) > LateRowBytesMax {
+			writes[i].Bytes = len(rows[i].JSON)
+		}
+	}
+	return s.keepLate(ctx, num, epoch, refusal, writes...)
+}
+
+// keepLate keeps writes of a stale writer: evidence is not lost, state is not
+// touched. It returns the refusal, also when they could not be kept.
+func (s *Store) keepLate(ctx context.Context, num uint32, epoch uint64, refusal error, writes ...lateWrite) error {
+	code := CodeOf(refusal)
+	if code != StaleWriter {
+		return refusal
+	}
+	entries := make([]entry, len(writes))
+	for i, w := range writes {
+		w.Code, w.Epoch = code, epoch
+		entries[i] = entry{kind: kindLate, run: num, body: w.encode()}
+	}
+	for len(entries) > 0 {
+		n := min(len(entries), entriesMax/(LateRowBytesMax+entryHeaderBytes))
+		if err := s.writeLate(ctx, num, entries[:n]); err != nil {
+			s.logger.Warn("a late write was not kept", "run", num, "error", err)
+			return refusal
+		}
+		entries = entries[n:]
+	}
+	return refusal
+}
+
+func (s *Store) writeLate(ctx context.Context, num uint32, entries []entry) error {
+	room := 0
+	return retry(ctx, func() (bool, error) {
+		s.mu.RLock()
+		room = LateRowsMax - s.view(num).lateRows
+		s.mu.RUnlock()
+		if room <= 0 {
+			return true, nil
+		}
+		some := entries[:min(len(entries), room)]
+		b := newBatch(num, some...)
+		done := true
+		t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+			l := s.view(num)
+			if l.lateRows+len(some) > LateRowsMax {
+				done = false
+				return wal.Decision{}
+			}
+			return s.accept(l, lsn, b)
+		})
+		return done, t.Wait(ctx)
+	})
+}
+
+// ReadLateAt reads the run's file of late writes, as ReadLogAt reads its log.
+func (s *Store) ReadLateAt(ref Ref, p []byte, off int64) (int, error) {
+	rows, total, err := s.lateSpan(uint32(ref), off, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, r := range rows {
+		line, err := s.lateLine(r.at)
+		if err != nil {
+			return n, err
+		}
+		n += copy(p[n:], line[max(0, off+int64(n)-r.off):])
+	}
+	if off+int64(n) >= total && n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// lateSpan is the rows that hold some of n bytes from off on.
+func (s *Store) lateSpan(num uint32, off, n int64) ([]lateRow, int64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.index.phase(num) == PhaseNone {
+		return nil, 0, unknownRef(Ref(num))
+	}
+	if off < 0 {
+		return nil, 0, fmt.Errorf("runs: negative offset %d", off)
+	}
+	l := s.index.late[num]
+	if l == nil || off >= l.bytes {
+		return nil, 0, nil
+	}
+	from := sort.Search(len(l.rows), func(i int) bool { return l.rows[i].off > off }) - 1
+	to := sort.Search(len(l.rows), func(i int) bool { return l.rows[i].off >= off+n })
+	return append([]lateRow(nil), l.rows[from:max(from, to)]...), l.bytes, nil
+}
+
+func (s *Store) lateLine(at place) ([]byte, error) {
+	b, err := s.readBatch(at.pos())
+	if err != nil {
+		return nil, err
+	}
+	if int(at.entry) >= len(b.entries) || b.entries[at.entry].kind != kindLate {
+		return nil, badBatch("it has no late write where the index says")
+	}
+	return appendLateLine(nil, b.entries[at.entry].body, b.stamp.at), nil
+}

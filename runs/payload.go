@@ -1,0 +1,229 @@
+package runs
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"durafs/cas"
+)
+
+// sourceNumber is how a source is written in the log.
+type sourceNumber uint8
+
+const (
+	numNamed sourceNumber = 1 + iota
+	numTerminal
+	numLogBody
+	numResumeRequest
+	numToolResult
+	sourceCount
+)
+
+// sources is the policy of each source of payloads: whether a caller may put
+// one, whether it is shown, whether an owner may delete it.
+var sources = [sourceCount]struct {
+	name             Source
+	put, show, purge bool
+}{
+	numNamed:         {SourceNamed, true, true, true},
+	numTerminal:      {SourceTerminal, false, true, false},
+	numLogBody:       {SourceLogBody, false, true, false},
+	numResumeRequest: {SourceResumeRequest, false, false, false},
+	numToolResult:    {SourceToolResult, true, true, true},
+}
+
+// Names of the store's own payloads. A caller's never begins with a dot.
+const (
+	resumeRequestName = ".resume-request"
+	rowBodyPrefix     = ".row-" // then 32 digits of the body's id
+)
+
+func parseSource(s Source) sourceNumber {
+	for n := range sources {
+		if n > 0 && sources[n].name == s {
+			return sourceNumber(n)
+		}
+	}
+	return 0
+}
+
+// payloadRefs finds payloads: by name in a map of hashes, and each run's in
+// order through a chain in one flat array.
+type payloadRefs struct {
+	names map[hash16]uint32 // by run and name
+	refs  []payloadRef      // from 1
+}
+
+type payloadRef struct {
+	at   place
+	prev uint32 // the run's payload before this one, 0 for none
+}
+
+func (x *payloadRefs) push(num uint32, name string, prev uint32, at place) uint32 {
+	if x.names == nil {
+		x.names = map[hash16]uint32{}
+		x.refs = make([]payloadRef, 1)
+	}
+	x.refs = append(x.refs, payloadRef{at, prev})
+	n := uint32(len(x.refs) - 1)
+	x.names[nameHash(num, name)] = n
+	return n
+}
+
+func nameHash(num uint32, name string) hash16 { return hashOf(num, []byte("payload"), []byte(name)) }
+
+// found is a payload as it was read from the log.
+type found struct {
+	payload
+	ordinal uint32
+	at      time.Time
+}
+
+func (f *found) info() PayloadInfo {
+	return PayloadInfo{
+		Name: f.name, B3: f.ref.ID, Bytes: f.ref.Bytes, ContentType: f.contentType,
+		Source: sources[f.source].name, Ordinal: f.ordinal, At: f.at,
+	}
+}
+
+// readPayload reads the payload entry at p.
+func (s *Store) readPayload(p place) (*found, error) {
+	b, err := s.readBatch(p.pos())
+	if err != nil {
+		return nil, err
+	}
+	if int(p.entry) >= len(b.entries) || b.entries[p.entry].kind != kindPayload {
+		return nil, badBatch("it has no payload where the index says")
+	}
+	e := b.entries[p.entry]
+	pl, err := parsePayload(e)
+	if err != nil {
+		return nil, err
+	}
+	f := &found{payload: *pl, at: unixTime(b.stamp.at)}
+	f.ordinal = b.stamp.runs[b.stamp.find(e.run)].ordinal
+	for _, before := range b.entries[:p.entry] {
+		if before.kind == kindPayload && before.run == e.run {
+			f.ordinal++
+		}
+	}
+	return f, nil
+}
+
+// shown reports whether a payload may be shown now: the terminal one only
+// when it belongs to the outcome.
+func shown(f *found, answered bool, newestTerminal bool) bool {
+	if f.source == numTerminal {
+		return answered && newestTerminal
+	}
+	return sources[f.source].show
+}
+
+// PayloadList lists what may be shown of a run's payloads, in order of
+// ordinal; the terminal payload has the name TerminalName.
+func (s *Store) PayloadList(ref Ref) ([]PayloadInfo, error) {
+	places, terminal, answered, ok := s.payloadPlaces(uint32(ref))
+	if !ok {
+		return nil, unknownRef(ref)
+	}
+	list := make([]PayloadInfo, 0, len(places))
+	for _, p := range places {
+		f, err := s.readPayload(p)
+		if err != nil {
+			return nil, err
+		}
+		if shown(f, answered, p == terminal) {
+			list = append(list, f.info())
+		}
+	}
+	return list, nil
+}
+
+func (s *Store) payloadPlaces(num uint32) (places []place, terminal place, answered, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c, i := s.index.at(num)
+	if c.phase[i] == PhaseNone {
+		return nil, place{}, false, false
+	}
+	x := &s.index.payloads
+	places = make([]place, 0, c.payloads[i])
+	for n := c.payload[i]; n != 0; n = x.refs[n].prev {
+		places = append(places, x.refs[n].at)
+	}
+	slices.Reverse(places)
+	if n := x.names[nameHash(num, TerminalName)]; n != 0 {
+		terminal = x.refs[n].at
+	}
+	return places, terminal, c.flags[i]&flagAnswered != 0, true
+}
+
+// findPayload reads a published payload by name, nil if there is none.
+func (s *Store) findPayload(num uint32, name string) (*found, error) {
+	s.mu.RLock()
+	var at place
+	n := s.index.payloads.names[nameHash(num, name)]
+	if n != 0 {
+		at = s.index.payloads.refs[n].at
+	}
+	s.mu.RUnlock()
+	if n == 0 {
+		return nil, nil
+	}
+	return s.readPayload(at)
+}
+
+// showPayload is findPayload for those who may see what may be shown.
+func (s *Store) showPayload(ref Ref, name string) (*found, error) {
+	num := uint32(ref)
+	s.mu.RLock()
+	c, i := s.index.at(num)
+	known, answered := c.phase[i] != PhaseNone, c.flags[i]&flagAnswered != 0
+	s.mu.RUnlock()
+	if !known {
+		return nil, unknownRef(ref)
+	}
+	f, err := s.findPayload(num, name)
+	if err != nil {
+		return nil, err
+	}
+	if f == nil || !shown(f, answered, true) {
+		r := refuse(UnknownPayload, "the run has no payload %s", quote(name))
+		r.Field = name
+		return nil, r
+	}
+	return f, nil
+}
+
+// PayloadInfo finds one payload by name, the terminal one by TerminalName.
+func (s *Store) PayloadInfo(ref Ref, name string) (PayloadInfo, error) {
+	f, err := s.showPayload(ref, name)
+	if err != nil {
+		return PayloadInfo{}, err
+	}
+	return f.info(), nil
+}
+
+// PayloadReader reads a payload; every byte was verified. It may be used
+// concurrently, and holds nothing that would have to be closed.
+type PayloadReader interface {
+	ReadAt(p []byte, off int64) (int, error)
+	Size() int64
+}
+
+// OpenPayload opens one payload for reading.
+func (s *Store) OpenPayload(ref Ref, name string) (PayloadReader, error) {
+	f, err := s.showPayload(ref, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.openRef(f.ref)
+}
+
+func (s *Store) openRef(ref cas.Ref) (PayloadReader, error) {
+	if ref.Inline != nil || ref.Bytes == 0 {
+		return bytes.NewReader(ref.Inline), nil // the frame's checksum verified them
+	}
+	return s.cas.Open(ref)
+}

@@ -1,0 +1,112 @@
+package runs
+
+import (
+	"context"
+	"io"
+
+	"durafs/cas"
+	"durafs/wal"
+)
+
+// ContentTypeBytesMax bounds a payload's content type.
+const ContentTypeBytesMax = 255
+
+// Put stores a payload under a name of the run and returns when it is durable
+// and visible. The same name with the same bytes answers replayed; with
+// others it is a conflict. Needs the writer token.
+//
+// What makes it durable: the chunk store's barrier for the bytes (none up to
+// cas.InlineBytesMax), then the log's for the batch that names them.
+func (s *Store) Put(ctx context.Context, c Caller, id, name string, source Source, contentType string, r io.Reader) (info PayloadInfo, replayed bool, err error) {
+	src, err := checkPut(name, source, contentType)
+	if err != nil {
+		return PayloadInfo{}, false, err
+	}
+	num, epoch, err := s.gate(ctx, c, id, evWrite)
+	if err != nil {
+		return PayloadInfo{}, false, s.keepLate(ctx, num, epoch, err, lateWrite{What: "payload", Name: name})
+	}
+	ref, err := s.cas.Put(ctx, r)
+	if err != nil {
+		return PayloadInfo{}, false, err
+	}
+	p := payload{name: name, contentType: contentType, source: src, ref: ref}
+	err = retry(ctx, func() (done bool, err error) {
+		replayed, done, err = s.submitPut(ctx, c, num, epoch, &p)
+		return done, err
+	})
+	if err != nil {
+		return PayloadInfo{}, false, s.keepLate(ctx, num, epoch, err, lateWrite{What: "payload", Name: name})
+	}
+	info, err = s.PayloadInfo(Ref(num), name)
+	return info, replayed, err
+}
+
+func checkPut(name string, source Source, contentType string) (sourceNumber, error) {
+	if err := checkPayloadName(name); err != nil {
+		return 0, err
+	}
+	if source == "" {
+		source = SourceNamed
+	}
+	n := parseSource(source)
+	if !sources[n].put {
+		r := refuse(ProtectedSource, "a payload of source %s is not a caller's to write", quote(string(source)))
+		r.Field = "source"
+		return 0, r
+	}
+	if len(contentType) > ContentTypeBytesMax {
+		return 0, tooLarge("content type", int64(len(contentType)), ContentTypeBytesMax)
+	}
+	for i := range len(contentType) {
+		if c := contentType[i]; c < 0x20 || c > 0x7e {
+			r := refuse(BadName, "the content type %s is not printable ASCII", quote(contentType))
+			r.Field = "content type"
+			return 0, r
+		}
+	}
+	return n, nil
+}
+
+// submitPut gives the payload its name, unless that is taken. Not done: the
+// name has come into use meanwhile.
+func (s *Store) submitPut(ctx context.Context, c Caller, num uint32, epoch uint64, p *payload) (replayed, done bool, err error) {
+	have, err := s.findPayload(num, p.name)
+	if err != nil {
+		return false, false, err
+	}
+	hash := nameHash(num, p.name)
+	b := newBatch(num, p.entry(num))
+	done = true
+	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+		l := s.view(num)
+		if r := s.fence(l, c, epoch, evWrite); r != nil {
+			return l.answer(r)
+		}
+		if l.ordinals == maxUint32 {
+			return l.answer(refuse(RunFull, "the run has %d payloads", l.ordinals))
+		}
+		id, underWay := s.acc.names.entries[hash]
+		switch {
+		case underWay:
+		case have != nil:
+			id = have.ref.ID
+		case s.index.payloads.names[hash] != 0:
+			done = false
+			return wal.Decision{}
+		default:
+			return s.accept(l, lsn, b)
+		}
+		if replayed = id == p.ref.ID; replayed {
+			return l.answer(nil)
+		}
+		return l.answer(payloadConflict(p.name, id))
+	})
+	return replayed, done, t.Wait(ctx)
+}
+
+func payloadConflict(name string, id cas.ID) *Refusal {
+	r := refuse(PayloadConflict, "the run has a payload %s with other bytes (%s)", quote(name), id)
+	r.Field = name
+	return r
+}

@@ -1,0 +1,344 @@
+package runs
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"github.com/zeebo/blake3"
+
+	"durafs/cas"
+	"durafs/wal"
+)
+
+// Bounds of a start.
+const (
+	LeaseDefault    = 45 * time.Second
+	LeaseMax        = 24 * time.Hour
+	MessageBytesMax = 256 << 10 // of a message of a thread
+)
+
+// targetMaster is the journal that is always there.
+const targetMaster = "master"
+
+// classNone is the worst replay safety of a run that has claimed nothing.
+const classNone = "read-only"
+
+// Start admits a run: all of it or nothing is durable when it returns.
+//
+// With an IdempotencyKey that is known and the same body it answers the run of
+// the first time: to the same uid, while the run has made no progress, with a
+// new epoch and its token, so that of two workers with one key the earlier one
+// is fenced; later without a token, so that a restarted agent cannot pass for
+// its former self.
+func (s *Store) Start(ctx context.Context, c Caller, r StartRequest) (Started, error) {
+	if err := checkStart(&r); err != nil {
+		return Started{}, err
+	}
+	a := &starting{caller: c, req: r}
+	if r.IdempotencyKey != "" {
+		sum := blake3.Sum256(append([]byte("start\x00"), r.IdempotencyKey...))
+		a.key = hash16(sum[:16])
+		a.bodyHash = hash16(r.BodyHash[:16])
+	}
+	var started Started
+	err := retry(ctx, func() (done bool, err error) {
+		if num := s.startedAs(a); num != 0 {
+			started, done, err = s.startAgain(ctx, a, num)
+			return done, err
+		}
+		started, done, err = s.startNew(ctx, a)
+		return done, err
+	})
+	return started, err
+}
+
+// starting is a start under way.
+type starting struct {
+	caller        Caller
+	req           StartRequest
+	key, bodyHash hash16
+	resume        *cas.Ref // where the resume request was put
+}
+
+func (a *starting) keyed() bool { return a.req.IdempotencyKey != "" }
+
+func checkStart(r *StartRequest) error {
+	if r.ID != "" {
+		if _, err := ParseID(r.ID); err != nil {
+			return err
+		}
+	}
+	if r.Parent != "" {
+		if _, err := ParseID(r.Parent); err != nil {
+			p := refuse(BadID, "%s, given as parent, is no run id", quote(r.Parent))
+			p.Field = "parent"
+			return p
+		}
+	}
+	if err := checkLabels(r.Labels); err != nil {
+		return err
+	}
+	if err := checkBinding(r.Binding); err != nil {
+		return err
+	}
+	if err := checkLease(&r.Lease); err != nil {
+		return err
+	}
+	if r.Target == "" {
+		r.Target = targetMaster
+	}
+	if r.Target != targetMaster {
+		t := refuse(TargetNotEnrolled, "the target %s is not enrolled", quote(r.Target))
+		t.Field = "target"
+		return t
+	}
+	if r.IdempotencyKey != "" {
+		if err := badName("Idempotency-Key", r.IdempotencyKey, badKey(r.IdempotencyKey)); err != nil {
+			return err
+		}
+	}
+	return checkMessage(r.Message)
+}
+
+func checkLease(lease *time.Duration) error {
+	if *lease < 0 {
+		*lease = LeaseDefault
+	}
+	if *lease > LeaseMax || *lease%time.Millisecond != 0 {
+		r := refuse(BadLease, "the lease is %s", *lease)
+		r.Field, r.Limit, r.Size = "lease_ms", LeaseMax.Milliseconds(), lease.Milliseconds()
+		return r
+	}
+	return nil
+}
+
+// badKey is the rule for idempotency keys: text of 1 to 255 bytes.
+func badKey(k string) string {
+	if len(k) > NameBytesMax {
+		return "is longer than 255 bytes"
+	}
+	for _, r := range k {
+		if r < 0x20 || r == 0x7f || r == utf8.RuneError {
+			return "holds a control character, or is not valid UTF-8"
+		}
+	}
+	return ""
+}
+
+func checkMessage(m json.RawMessage) error {
+	if len(m) > MessageBytesMax {
+		return tooLarge("message", int64(len(m)), MessageBytesMax)
+	}
+	if m != nil && (!json.Valid(m) || !utf8.Valid(m)) {
+		r := refuse(RowInvalid, "the message is not valid JSON")
+		r.Field = "message"
+		return r
+	}
+	return nil
+}
+
+// startedAs is the run that the start's key has begun, 0 if there is none.
+func (s *Store) startedAs(a *starting) uint32 {
+	if !a.keyed() {
+		return 0
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	sk, _ := s.startKey(a.key)
+	return sk.num
+}
+
+// startNew admits the run, unless its key or id turns out to be taken. Not
+// done: the key has come into use meanwhile.
+func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error) {
+	if a.req.ID != "" && s.taken(a.req.ID) {
+		t := s.decide(wal.Reserved, func(uint64) wal.Decision { return s.refuseTaken(a.req.ID) })
+		if err := t.Wait(ctx); err != nil {
+			return Started{}, true, err
+		}
+	}
+	if err := s.putResume(ctx, a); err != nil {
+		return Started{}, true, err
+	}
+	num := s.numbers.Add(1)
+	rec := s.firstRecord(a)
+	b := newBatch(num, s.startEntries(a, num, rec)...)
+	if size := len(b.Body) + stampRunBytes + stampTailBytes; size > wal.BatchBytesMax {
+		return Started{}, true, tooLarge("start", int64(size), wal.BatchBytesMax)
+	}
+	overtaken := false
+	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+		if a.keyed() {
+			if _, ok := s.startKey(a.key); ok {
+				overtaken = true
+				return wal.Decision{}
+			}
+		}
+		if s.find(rec.ID) != 0 {
+			return s.refuseTaken(rec.ID)
+		}
+		s.acc.ids.add(rec.ID, num, lsn)
+		if a.keyed() {
+			s.acc.starts.add(a.key, startKey{body: a.bodyHash, num: num}, lsn)
+		}
+		return s.accept(&live{num: num}, lsn, b)
+	})
+	if err := t.Wait(ctx); err != nil || overtaken {
+		return Started{}, err != nil, err
+	}
+	st, err := s.started(num, rec.epoch, a.caller)
+	return st, true, err
+}
+
+func (s *Store) taken(id string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.find(id) != 0
+}
+
+// refuseTaken is the decision for an id that a run has; mu is held.
+func (s *Store) refuseTaken(id string) wal.Decision {
+	num := s.find(id)
+	if num == 0 {
+		return wal.Decision{}
+	}
+	l := s.view(num)
+	r := refuse(RunExists, "the run %s exists and is %s", id, l.phase)
+	r.Field, r.Holder, r.Phase = "id", id, l.phase.String()
+	return l.answer(r)
+}
+
+// putResume makes the resume request durable, or finds it small enough for
+// the batch.
+func (s *Store) putResume(ctx context.Context, a *starting) error {
+	if a.req.ResumeRequest == nil || a.resume != nil {
+		return nil
+	}
+	ref, err := s.cas.Put(ctx, bytes.NewReader(a.req.ResumeRequest))
+	if err != nil {
+		return err
+	}
+	a.resume = &ref
+	return nil
+}
+
+func (s *Store) firstRecord(a *starting) *record {
+	r := &a.req
+	rec := &record{
+		revision: 1, epoch: 1, uid: a.caller.UID, phase: Running,
+		ID: r.ID, BootID: s.bootID, LeaseMS: r.Lease.Milliseconds(), Class: classNone,
+		Labels: s.inherited(r.Parent, r.Labels), Parent: r.Parent,
+		Preview: taskPreview(r.Task), Binding: r.Binding,
+		Resume: ResumeInfo{Available: r.ResumeRequest != nil}, Target: r.Target,
+	}
+	if rec.ID == "" {
+		rec.ID = newID(s.clock)
+	}
+	return rec
+}
+
+// inherited are a run's labels and those of its parent that it does not set
+// itself, as far as there is room. Nothing else comes from a parent.
+func (s *Store) inherited(parent string, own Labels) Labels {
+	labels := make(Labels, len(own))
+	for k, v := range own {
+		labels[k] = v
+	}
+	if parent == "" {
+		return labels
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if num := s.index.find(parent); num != 0 {
+		s.index.labels(num, func(k, v []byte) bool {
+			if _, ok := labels[string(k)]; !ok && len(labels) < LabelsMax {
+				labels[string(k)] = string(v)
+			}
+			return true
+		})
+	}
+	return labels
+}
+
+// startEntries are the entries of the one batch of a start. The receipt of the
+// admission is in it: the stamp's journal LSN is what the journal was before,
+// this batch's LSN what it is after, and the journal entry what was added.
+func (s *Store) startEntries(a *starting, num uint32, rec *record) []entry {
+	adm := &admission{
+		keyed: a.keyed(), key: a.key, body: a.bodyHash,
+		id: rec.ID, parent: rec.Parent, labels: rec.Labels, target: rec.Target,
+	}
+	must(rand.Read(adm.salt[:]))
+	entries := []entry{adm.entry(num), rec.entry(num)}
+	if a.resume != nil {
+		p := payload{name: resumeRequestName, source: numResumeRequest, ref: *a.resume}
+		entries = append(entries, p.entry(num))
+	}
+	entries = append(entries,
+		ownRow(num, "type", "accepted", "task", rec.Preview, "uid", rec.uid, "epoch", rec.epoch),
+		(&note{rec.Target, object(
+			"type", "started", "run", rec.ID, "task", rec.Preview, "thread", rec.Labels["thread"],
+		)}).entry(kindJournal, 0, num))
+	if thread := rec.Labels["thread"]; thread != "" && a.req.Message != nil {
+		text := object("role", "user", "run", rec.ID, "message", a.req.Message)
+		entries = append(entries, (&note{thread, text}).entry(kindThread, 0, num))
+	}
+	return entries
+}
+
+// startAgain answers a start whose key has begun the run num. Not done: the
+// run has changed meanwhile.
+func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Started, bool, error) {
+	rec, err := s.current(num)
+	if err != nil {
+		return Started{}, true, err
+	}
+	raised := rec.next()
+	raised.epoch++
+	b := newBatch(num, raised.entry(num))
+	epoch, overtaken := uint64(0), false
+	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+		sk, ok := s.startKey(a.key)
+		l := s.view(num)
+		switch {
+		case !ok || sk.num != num || l.revision != rec.revision:
+			overtaken = true
+			return wal.Decision{}
+		case sk.body != a.bodyHash:
+			r := refuse(IdempotencyMismatch, "the Idempotency-Key has begun the run %s with another body", rec.ID)
+			r.Field, r.Holder = "Idempotency-Key", rec.ID
+			return l.answer(r)
+		case l.phase != Running || rec.Progress > 0 || l.uid != a.caller.UID:
+			return l.answer(nil)
+		}
+		epoch = raised.epoch
+		return s.accept(l, lsn, b)
+	})
+	if err := t.Wait(ctx); err != nil || overtaken {
+		return Started{}, err != nil, err
+	}
+	st, err := s.started(num, epoch, a.caller)
+	st.Replayed = true
+	return st, true, err
+}
+
+// started answers with the record as it is now, and with the token of epoch,
+// unless that is 0.
+func (s *Store) started(num uint32, epoch uint64, c Caller) (Started, error) {
+	if epoch != 0 {
+		c.Writer = s.token(num, epoch, purposeWriter)
+	}
+	rec, tag, err := s.recordFor(c, num)
+	if err != nil {
+		return Started{}, err
+	}
+	st := Started{Record: rec, Epoch: rec.Epoch, ETag: tag}
+	if epoch != 0 {
+		st.Epoch, st.Writer = epoch, c.Writer
+	}
+	return st, nil
+}

@@ -1,0 +1,184 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"durafs/cas"
+	"durafs/internal/clock"
+	"durafs/wal"
+)
+
+// Options of a store. Zero fields have defaults, but for StoreKey.
+type Options struct {
+	Clock clock.Clock // default clock.System
+	// StoreKey is the secret that writer tokens are made with.
+	StoreKey []byte
+	Log      *slog.Logger // default discards
+}
+
+// Store is the open domain. Its methods may be called concurrently once Boot
+// has returned.
+//
+// It is a wal.State: Publish and Reset are the log's to call.
+type Store struct {
+	clock  clock.Clock
+	key    []byte
+	logger *slog.Logger
+
+	// Set by Boot, before anything is served.
+	log    *wal.Log
+	cas    *cas.Store
+	bootID string
+	listen func([]Change) // set by Listen
+
+	// mu guards the index (published values) and acc (accepted ones). Accept
+	// steps and Publish hold it for the time of a batch; readers copy what
+	// they need and leave. It is taken inside the log's accept lock, never
+	// the other way round.
+	mu        sync.RWMutex
+	index     index
+	acc       accepted
+	published uint64            // LSN
+	journal   uint64            // LSN of the journal's newest published row
+	packs     map[uint32]uint32 // what replay saw referred to; nil once booted
+
+	// numbers is the highest run number given, published or not.
+	numbers atomic.Uint32
+
+	waiting waiting
+}
+
+// New makes a store without content: Replay gives it its past, Boot its life.
+func New(o Options) *Store {
+	if o.Clock == nil {
+		o.Clock = clock.System
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{
+		clock: o.Clock, key: o.StoreKey, logger: o.Log,
+		index: newIndex(), acc: newAccepted(), packs: map[uint32]uint32{},
+	}
+}
+
+// Replay applies a batch that was read back; it is the callback of opening the
+// log. A batch that does not apply is an error, and the store is not usable.
+func (s *Store) Replay(f wal.Frame) error {
+	b, err := decodeBatch(f.Payload)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.index.apply(b, f.LSN, f.Pos); err != nil {
+		return err
+	}
+	s.published = f.LSN
+	if b.hasJournal() {
+		s.journal = f.LSN
+	}
+	return s.noteHints(b)
+}
+
+// noteHints collects where packs must be kept.
+func (s *Store) noteHints(b *batch) error {
+	for _, e := range b.entries {
+		if e.kind != kindPayload {
+			continue
+		}
+		p, err := parsePayload(e)
+		if err != nil {
+			return err
+		}
+		if h := p.ref.Hint; h != (cas.Hint{}) {
+			s.packs[h.Pack] = max(s.packs[h.Pack], h.End)
+		}
+	}
+	return nil
+}
+
+// UsedPacks tells, after replay, up to which offset each pack is referred to
+// by something durable: what lies behind was never acknowledged.
+func (s *Store) UsedPacks() map[uint32]uint32 { return s.packs }
+
+// BootID names this life of the store: random, new at each Boot.
+func (s *Store) BootID() string { return s.bootID }
+
+// Counts tells how many runs there are in each phase that has any.
+func (s *Store) Counts() map[string]int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	counts := map[string]int{}
+	for p, n := range s.index.counts {
+		if n > 0 {
+			counts[Phase(p).String()] = n
+		}
+	}
+	return counts
+}
+
+// readBatch reads the batch at pos from the log.
+func (s *Store) readBatch(pos wal.Position) (*batch, error) {
+	f, _, err := s.log.ReadBatch(pos, nil)
+	if err != nil {
+		return nil, err
+	}
+	return decodeBatch(f.Payload)
+}
+
+// readRecord reads the record entry at p.
+func (s *Store) readRecord(p place) (*record, error) {
+	b, err := s.readBatch(p.pos())
+	if err != nil {
+		return nil, err
+	}
+	if int(p.entry) >= len(b.entries) || b.entries[p.entry].kind != kindRecord {
+		return nil, badBatch("it has no record where the index says")
+	}
+	return parseRecord(b.entries[p.entry], unixTime(b.stamp.at))
+}
+
+// current is a run's newest accepted record, to make the next revision of.
+// Whether it still is the newest, the accept step checks by its revision.
+func (s *Store) current(num uint32) (*record, error) {
+	s.mu.RLock()
+	l := s.view(num)
+	var rec *record
+	if l != nil {
+		rec = l.rec
+	}
+	c, i := s.index.at(num)
+	at := c.record[i]
+	s.mu.RUnlock()
+	if rec != nil {
+		return rec, nil
+	}
+	return s.readRecord(at)
+}
+
+// attemptsMax bounds how often a step is prepared anew because the run changed
+// while it was prepared.
+const attemptsMax = 100
+
+// errOvertaken is wrapped in what a caller may try again.
+var errOvertaken = errors.New("runs: the run kept changing while the request was prepared; send it again")
+
+// retry runs try until it says done. What a request prepares outside of the
+// accept step (the next record, which rows are new) can be overtaken by
+// another request of the same run; then it is prepared again.
+func retry(ctx context.Context, try func() (done bool, err error)) error {
+	for range attemptsMax {
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return errOvertaken
+}
