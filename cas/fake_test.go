@@ -1,0 +1,123 @@
+package cas
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"durafs/internal/vfs"
+)
+
+// fakeLedger is a durable list of packs that can be told to fail.
+type fakeLedger struct {
+	mu    sync.Mutex
+	packs []Pack
+	fail  error // answered by both calls, which then do nothing
+}
+
+func (l *fakeLedger) Packs() []Pack {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.packs)
+}
+
+func (l *fakeLedger) AddPack(p Pack) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return l.fail
+	}
+	l.packs = append(l.packs, p)
+	return nil
+}
+
+func (l *fakeLedger) SealPack(p Pack) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return l.fail
+	}
+	for i := range l.packs {
+		if l.packs[i].Seq == p.Seq {
+			l.packs[i] = p
+		}
+	}
+	return nil
+}
+
+// used is what a log that refers to refs tells Open.
+func used(refs ...Ref) map[uint32]uint32 {
+	m := make(map[uint32]uint32)
+	for _, r := range refs {
+		if r.Hint != (Hint{}) {
+			m[r.Hint.Pack] = max(m[r.Hint.Pack], r.Hint.End)
+		}
+	}
+	return m
+}
+
+func options(t testing.TB, l *fakeLedger, dir string) Options {
+	t.Helper()
+	return Options{FS: vfs.OS, Dir: dir, StoreID: [16]byte{1, 2, 3}, Ledger: l}
+}
+
+func open(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, _, err := Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func mustPut(t testing.TB, s *Store, data []byte) Ref {
+	t.Helper()
+	ref, err := s.Put(context.Background(), bytes.NewReader(data))
+	if err != nil {
+		t.Fatalf("put %d bytes: %v", len(data), err)
+	}
+	return ref
+}
+
+func readAll(s *Store, ref Ref) ([]byte, error) {
+	r, err := s.Open(ref)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(r, 0, r.Size()))
+}
+
+func wantBytes(t testing.TB, s *Store, ref Ref, want []byte) {
+	t.Helper()
+	got, err := readAll(s, ref)
+	if err != nil {
+		t.Fatalf("read %v: %v", ref.ID, err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("read %v: %d bytes that are not the %d that were put", ref.ID, len(got), len(want))
+	}
+}
+
+// noise is n bytes that do not compress.
+func noise(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b)
+	return b
+}
+
+// text is n bytes that compress as agents' logs do.
+func text(seed uint64, n int) []byte {
+	r := rand.New(rand.NewPCG(seed, 1))
+	words := []string{`{"role":"assistant","content":"`, "the ", "file ", "func ", "return ", "err ", "\\n", `"},`, "if ", "test ", "step "}
+	b := make([]byte, 0, n+64)
+	for len(b) < n {
+		b = append(b, words[r.IntN(len(words))]...)
+		b = append(b, byte('a'+r.IntN(26)))
+	}
+	return b[:n]
+}

@@ -1,0 +1,265 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/zeebo/blake3"
+)
+
+// sealStep says how far the sealing of a pack has come; each step is done
+// once, so that sealing can go on after an error.
+type sealStep uint8
+
+const (
+	sealFooter sealStep = iota
+	sealRename
+	sealLedger
+	sealCut // only of a pack that a write failed on
+	sealDone
+)
+
+// sealer is the goroutine that seals packs, in the order of their numbers: a
+// manifest refers to records of its own pack and of earlier ones, so that at
+// open all packs that may be cut are at the end of the list, behind no sealed
+// one that could still refer to them.
+type sealer struct {
+	queue chan full
+	done  chan struct{}
+
+	// The goroutine owns waiting: packs whose sealing failed, for now.
+	waiting []full
+
+	// mu guards err: why more than sealQueueMax packs wait.
+	mu  sync.Mutex
+	err error
+}
+
+// full is a pack that is not appended to any more, and its file.
+type full struct {
+	p *pack
+	h *handle
+}
+
+func (s *Store) startSealer() {
+	s.sealer.queue = make(chan full, sealQueueMax)
+	s.sealer.done = make(chan struct{})
+	go func() {
+		defer close(s.sealer.done)
+		for f := range s.sealer.queue {
+			if f.p != nil {
+				s.sealer.waiting = append(s.sealer.waiting, f)
+			}
+			s.sealWaiting()
+		}
+		for _, f := range s.sealer.waiting { // they are sealed by the next Open
+			s.files.release(f.h)
+		}
+	}()
+}
+
+// give takes over a pack. It blocks while sealing is behind.
+func (q *sealer) give(p *pack, h *handle) { q.queue <- full{p, h} }
+
+// behind returns why sealing does not come forward, and has it tried again.
+func (q *sealer) behind() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil {
+		select {
+		case q.queue <- full{}:
+		default:
+		}
+	}
+	return q.err
+}
+
+func (s *Store) sealWaiting() {
+	var err error
+	for len(s.sealer.waiting) > 0 && err == nil {
+		f := s.sealer.waiting[0]
+		if err = s.sealPack(f); err == nil {
+			s.files.release(f.h)
+			s.sealer.waiting = s.sealer.waiting[1:]
+		}
+	}
+	if err != nil {
+		s.log.Warn("a pack could not be sealed yet", "pack", s.sealer.waiting[0].p.seq, "err", err)
+	}
+	s.sealer.mu.Lock()
+	defer s.sealer.mu.Unlock()
+	s.sealer.err = nil
+	if err != nil && len(s.sealer.waiting) > sealQueueMax {
+		s.sealer.err = noSpace(s.fs, s.dir, fmt.Errorf("cas: packs cannot be sealed: %w", err))
+	}
+}
+
+// sealPack ends a pack. In this order:
+//
+//	fdatasync          all records are durable
+//	footer, fdatasync  the file is complete
+//	rename, fsync dir  and has its last name
+//	SealPack           and the log's MANIFEST says so
+//
+// A power cut between any two leaves a file that Open finishes: under its old
+// name or the new one, listed as not sealed.
+func (s *Store) sealPack(f full) error {
+	p := f.p
+	if err := s.Healthy(); err != nil {
+		return err
+	}
+	if s.writeFailed(p) {
+		return s.endBroken(f)
+	}
+	if p.write.step == sealFooter {
+		if err := s.flush(context.Background(), p, p.end()); err != nil {
+			return err
+		}
+		if p.end() == packHeaderBytes {
+			return s.dropPack(p)
+		}
+		if err := s.writeFooter(f); err != nil {
+			return err
+		}
+		if s.writeFailed(p) {
+			return s.endBroken(f)
+		}
+		p.write.step = sealRename
+	}
+	if p.write.step == sealRename {
+		if err := s.renameSealed(p); err != nil {
+			return err
+		}
+		p.write.step = sealLedger
+	}
+	if p.write.step == sealLedger {
+		if err := s.listSealed(p); err != nil {
+			return err
+		}
+		p.write.step = sealDone
+	}
+	return nil
+}
+
+func (s *Store) writeFailed(p *pack) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed != nil
+}
+
+func (s *Store) writeFooter(f full) error {
+	p := f.p
+	p.mu.Lock()
+	entries, end := slices.Clone(p.entries), p.written
+	p.mu.Unlock()
+	foot := marshalFooter(p.ledger(), end, entries)
+	if _, err := f.h.f.WriteAt(foot, end); err != nil {
+		p.fail(noSpace(s.fs, s.dir, fmt.Errorf("cas: write a footer: %w", err)))
+		return nil
+	}
+	if err := s.syncFile(p); err != nil {
+		return err
+	}
+	p.write.hash.Write(foot)
+	p.write.hash.Sum(p.write.b3[:0])
+	p.write.bytes = end + int64(len(foot))
+	return nil
+}
+
+// renameSealed gives the file its last name and makes that durable. Readers
+// that open the file meanwhile wait.
+func (s *Store) renameSealed(p *pack) error {
+	p.mu.Lock()
+	name := sealedName(s.dir, p.write.b3)
+	var err error
+	if p.name != name {
+		if err = s.fs.Rename(p.name, name); err == nil {
+			p.name = name
+		}
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("cas: rename a pack: %w", err)
+	}
+	if err := s.dirHandle.Sync(); err != nil {
+		return s.poison("sync the directory of packs", err)
+	}
+	return nil
+}
+
+func (s *Store) listSealed(p *pack) error {
+	l := p.ledger()
+	l.Sealed, l.Bytes, l.B3 = true, p.write.bytes, p.write.b3
+	if err := s.opts.Ledger.SealPack(l); err != nil {
+		return fmt.Errorf("cas: list a sealed pack: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sealed, p.entries = true, nil
+	p.written = p.write.bytes
+	p.durable = p.write.bytes
+	p.notify()
+	return nil
+}
+
+// endBroken ends a pack that a write failed on, where it is durable. The
+// ledger says so first; what lies behind is then cut off. It gets no footer,
+// since nothing is written to it again.
+func (s *Store) endBroken(f full) error {
+	p := f.p
+	end := p.settled()
+	if end <= packHeaderBytes {
+		return s.dropPack(p)
+	}
+	if p.write.step != sealCut {
+		b3, err := hashFile(f.h.f, end)
+		if err != nil {
+			return err
+		}
+		p.write.bytes, p.write.b3 = end, b3
+		if err := s.listSealed(p); err != nil {
+			return err
+		}
+		p.write.step = sealCut
+	}
+	if err := f.h.f.Truncate(end); err != nil {
+		return fmt.Errorf("cas: cut a pack: %w", err)
+	}
+	if err := s.syncFile(p); err != nil {
+		return err
+	}
+	return s.renameSealed(p)
+}
+
+// dropPack forgets a pack that nothing refers to: first the ledger, then the
+// name.
+func (s *Store) dropPack(p *pack) error {
+	l := p.ledger()
+	l.Sealed = true
+	if err := s.opts.Ledger.SealPack(l); err != nil {
+		return fmt.Errorf("cas: drop a pack: %w", err)
+	}
+	s.mu.Lock()
+	delete(s.packs, p.seq)
+	s.mu.Unlock()
+	s.files.drop(p)
+	if err := s.fs.Remove(p.path()); err != nil {
+		s.log.Warn("a dropped pack is left behind", "file", p.path(), "err", err)
+	}
+	return nil
+}
+
+// hashFile is the BLAKE3 of the first n bytes of r.
+func hashFile(r io.ReaderAt, n int64) (ID, error) {
+	h := blake3.New()
+	if got, err := io.Copy(h, io.NewSectionReader(r, 0, n)); err != nil || got != n {
+		return ID{}, errors.Join(fmt.Errorf("cas: read back %d of %d bytes", got, n), err)
+	}
+	var id ID
+	h.Sum(id[:0])
+	return id, nil
+}
