@@ -1,0 +1,184 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// windowBytes is how much a Walker reads at once; the largest frame fits.
+const windowBytes = 2 << 20
+
+// Frame is a frame as a walk finds it. Payload is valid until the next step.
+type Frame struct {
+	FrameHeader
+	Offset  int64
+	Payload []byte
+}
+
+// Walker reads the frames of one file in order. It is not for concurrent use.
+type Walker struct {
+	// LSN and Prev are what the next frame has to follow: the LSN of the last
+	// frame and its header checksum. Set LSN before the first step; 0 and
+	// FreeStart take any first LSN.
+	LSN  uint64
+	Prev uint32
+	// Durable is the highest durable of the frames so far.
+	Durable uint64
+
+	read func(p []byte, off int64) (int, error)
+	key  Key
+	pos  int64
+	end  int64
+
+	buf   []byte // the bytes of the file from base on
+	base  int64
+	space []byte
+	free  bool
+}
+
+// NewWalker walks the frames between the offsets pos and end of the file that
+// read reads (a ReadAt). last is the LSN that the first frame has to follow.
+func NewWalker(read func(p []byte, off int64) (int, error), key Key, pos, end int64, last uint64) *Walker {
+	return &Walker{LSN: last, read: read, key: key, pos: pos, end: end}
+}
+
+// FreeStart lets the first frame have any LSN.
+func (w *Walker) FreeStart() { w.free = true }
+
+// Reuse gives the walker the window of one that is done.
+func (w *Walker) Reuse(old *Walker) { w.space = old.space }
+
+// Offset is where the next frame is looked for: behind the last valid one.
+func (w *Walker) Offset() int64 { return w.pos }
+
+// Next steps to the next frame. At the end of the range it returns io.EOF. A
+// frame that does not check, or does not follow the one before, is an
+// *InvalidError; one from a later version is ErrUnknownFlag; other errors are
+// those of reading. After an error the walk stays where it is.
+func (w *Walker) Next() (Frame, error) {
+	if w.pos >= w.end {
+		return Frame{}, io.EOF
+	}
+	h, err := w.headerAt(w.pos)
+	if err != nil {
+		return Frame{}, err
+	}
+	if err := w.follows(&h); err != nil {
+		return Frame{}, err
+	}
+	b, err := w.window(w.pos, h.Bytes())
+	if err != nil {
+		return Frame{}, err
+	}
+	payload, err := h.CheckPayload(b, w.pos)
+	if err != nil {
+		return Frame{}, err
+	}
+	f := Frame{FrameHeader: h, Offset: w.pos, Payload: payload}
+	w.pos += h.Bytes()
+	w.LSN, w.Prev, w.free = h.LSN, h.CRC, false
+	w.Durable = max(w.Durable, h.Durable)
+	return f, nil
+}
+
+// headerAt reads the header of a frame that lies within the range.
+func (w *Walker) headerAt(off int64) (FrameHeader, error) {
+	b, err := w.window(off, FrameHeaderBytes)
+	if err != nil {
+		return FrameHeader{}, err
+	}
+	h, err := DecodeFrameHeader(b, w.key, off)
+	if err == nil && off+h.Bytes() > w.end {
+		return FrameHeader{}, &InvalidError{off, "frame reaches behind the end"}
+	}
+	return h, err
+}
+
+// follows checks a frame against the one before it.
+func (w *Walker) follows(h *FrameHeader) error {
+	next := w.LSN
+	if h.Count > 0 {
+		next++
+	}
+	switch {
+	case h.Prev != w.Prev:
+		return &InvalidError{w.pos, "does not follow the frame before it"}
+	case h.LSN != next && !w.free:
+		return &InvalidError{w.pos, "LSN does not follow"}
+	case h.Durable > h.LSN || h.Count > 0 && h.Durable >= h.LSN:
+		return &InvalidError{w.pos, "vouches for itself"}
+	case h.Durable < w.Durable:
+		return &InvalidError{w.pos, "vouches for less than a frame before it"}
+	}
+	return nil
+}
+
+// Claims looks at everything from the walk's offset to the end of the range
+// for headers that check, on any boundary, and returns the largest durable
+// among them. found is false when there is none. The walk is over then.
+func (w *Walker) Claims() (durable uint64, found bool, err error) {
+	off := w.pos
+	for off+FrameHeaderBytes <= w.end {
+		n := min(windowBytes, w.end-off)
+		b, err := w.window(off, n)
+		if err != nil {
+			var short *InvalidError
+			if !errors.As(err, &short) {
+				return durable, found, err
+			}
+			return durable, found, nil // the file ends before the range does
+		}
+		next := off + n - FrameHeaderBytes + Align
+		for i := int64(0); i+FrameHeaderBytes <= n; i += Align {
+			if !plausible(b[i:]) {
+				continue
+			}
+			h, err := DecodeFrameHeader(b[i:], w.key, off+i)
+			if err != nil {
+				continue
+			}
+			durable, found = max(durable, h.Durable), true
+			// A header that checks can be trusted for walking on.
+			i += h.Bytes() - Align
+			next = max(next, off+i+Align)
+		}
+		off = next
+	}
+	return durable, found, nil
+}
+
+// plausible tells cheaply that a header may be worth a checksum.
+func plausible(b []byte) bool {
+	v := binary.LittleEndian.Uint64(b[8:])
+	return uint32(v) <= PayloadBytesMax && byte(v>>32) == FrameHeaderBytes
+}
+
+// window returns the n bytes at off, at most windowBytes, reading on where
+// they are not in memory.
+func (w *Walker) window(off, n int64) ([]byte, error) {
+	if off >= w.base && off+n <= w.base+int64(len(w.buf)) {
+		return w.buf[off-w.base:][:n], nil
+	}
+	if off+n > w.end {
+		return nil, &InvalidError{off, "no room for a frame before the end"}
+	}
+	if w.space == nil {
+		w.space = make([]byte, windowBytes)
+	}
+	keep := 0
+	if off >= w.base && off < w.base+int64(len(w.buf)) {
+		keep = copy(w.space, w.buf[off-w.base:])
+	}
+	want := int(min(int64(len(w.space)), w.end-off))
+	got, err := w.read(w.space[keep:want], off+int64(keep))
+	w.base, w.buf = off, w.space[:keep+got]
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.buf = w.buf[:0]
+		return nil, err
+	}
+	if int64(len(w.buf)) < n {
+		return nil, &InvalidError{off, "the file ends here"}
+	}
+	return w.buf[:n], nil
+}
