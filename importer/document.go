@@ -53,14 +53,12 @@ func (r *reader) document() error {
 // drain reads what is passed over, so that lines and bytes are counted.
 func (r *reader) drain() error {
 	for {
-		p, err := r.in.r.Peek(1)
-		if errors.Is(err, io.EOF) {
+		if _, err := r.in.r.Peek(1); errors.Is(err, io.EOF) {
 			return nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
-		p, _ = r.in.r.Peek(r.in.r.Buffered())
+		p, _ := r.in.r.Peek(r.in.r.Buffered())
 		r.in.passed(p)
 		r.in.r.Discard(len(p))
 	}

@@ -332,6 +332,8 @@ func TestTask(t *testing.T) {
 		`{"type":"user","message":{"role":"user","content":" fix it "}}`:                                            "fix it",
 		`{"type":"response_item","payload":{"type":"message","role":"user","content":[{"text":"a"},{"text":"b"}]}}`: "a\nb",
 		`{"messages":[{"role":"system","content":"be good"},{"role":"user","content":"fix it"}]}`:                   "fix it",
+		`{"messages_display":"user: fix\nit\nassistant: None\nuser: more"}`:                                         "fix\nit",
+		`{"messages_display":"assistant: hi"}`:                                                                      "",
 		`{"role":"assistant","content":"no"}`:                                                                       "",
 		`{"role":"user","content":17}`:                                                                              "",
 		`{"role":"user","content":"` + long + `"}`:                                                                  long[:TaskBytesMax],

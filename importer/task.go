@@ -15,6 +15,8 @@ type message struct {
 	Message  *message  `json:"message"`
 	Payload  *message  `json:"payload"`
 	Messages []message `json:"messages"`
+	// Display is a dialogue as one text, each turn behind its role.
+	Display string `json:"messages_display"`
 }
 
 // taskOf is what the user asks for in a row, "" if that is not in it.
@@ -32,6 +34,10 @@ func (m *message) task() string {
 	}
 	if m.Role == "user" {
 		return clip(textOf(m.Content))
+	}
+	if turn, ok := strings.CutPrefix(m.Display, "user: "); ok {
+		turn, _, _ = strings.Cut(turn, "\nassistant: ")
+		return clip(turn)
 	}
 	for i := range m.Messages {
 		if text := m.Messages[i].task(); text != "" {
