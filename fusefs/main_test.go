@@ -1,0 +1,195 @@
+package fusefs_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"durafs/fusefs"
+	"durafs/runs"
+	"durafs/view"
+	"durafs/view/viewtest"
+)
+
+// serveEnv makes the test binary a daemon that mounts on a directory, says so,
+// and serves until its input ends.
+const (
+	serveEnv = "DURAFS_TEST_SERVE"
+	storeEnv = "DURAFS_TEST_STORE"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(serveEnv); dir != "" {
+		serveAsChild(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func serveAsChild(dir string) {
+	_, v := sample()
+	srv, err := fusefs.Mount(fusefs.Options{Dir: dir, Store: os.Getenv(storeEnv), View: v, Log: quiet()})
+	if err == nil {
+		fmt.Println("ready")
+		io.Copy(io.Discard, os.Stdin)
+		err = srv.Unmount(context.Background())
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// sample is a store with a run that lives, one that ended, and payloads.
+func sample() (*viewtest.Store, *view.View) {
+	s := viewtest.New(start)
+	live := s.Start(viewtest.ID(1))
+	ended := s.Start(viewtest.ID(2))
+	for i := range 100 {
+		s.Append(live, fmt.Sprintf(`{"seq":%d,"type":"note","text":"needle %d"}`, i+1, i))
+		s.Append(ended, fmt.Sprintf(`{"seq":%d,"type":"note"}`, i+1))
+	}
+	s.Put(live, "plan.txt", runs.SourceNamed, []byte("first this, then that\n"))
+	s.Put(live, "empty", runs.SourceNamed, nil)
+	s.Put(ended, "big", runs.SourceNamed, pattern(3<<20+17))
+	s.Late(ended, `{"late":true}`)
+	s.Settle(ended, pattern(100_000))
+	return s, view.New(s, func() []byte { return []byte("serving\n") })
+}
+
+// pattern is n bytes that are different wherever one looks, and never zero.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(1 + (i*7+i>>8*13+i>>16)%255)
+	}
+	return b
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// needMount skips where nothing can be mounted, and fails there on a machine
+// that is to test everything.
+func needMount(t testing.TB) {
+	t.Helper()
+	missing := ""
+	if os.Geteuid() != 0 {
+		missing = "root"
+	} else if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
+		missing = err.Error()
+	} else {
+		f.Close()
+	}
+	if missing == "" {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("mounting is to be tested here, and this is missing: %s", missing)
+	}
+	t.Skipf("needs a mount, and this is missing: %s", missing)
+}
+
+// needTool skips where a program is missing, or fails like needMount.
+func needTool(t testing.TB, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s is not installed", name)
+		}
+		t.Skipf("%s is not installed", name)
+	}
+}
+
+// mount mounts v for the test.
+func mount(t testing.TB, v *view.View, edit ...func(*fusefs.Options)) (string, *fusefs.Server) {
+	t.Helper()
+	needMount(t)
+	o := fusefs.Options{Dir: filepath.Join(t.TempDir(), "mnt"), Store: t.TempDir(), View: v, Log: quiet()}
+	for _, e := range edit {
+		e(&o)
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	srv, err := fusefs.Mount(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := srv.Unmount(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return o.Dir, srv
+}
+
+// child is a server in a process of its own.
+type child struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+}
+
+func startChild(t *testing.T, dir string) *child {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), serveEnv+"="+dir, storeEnv+"="+t.TempDir())
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close(); cmd.Process.Kill(); cmd.Wait() })
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	if strings.TrimSpace(line) != "ready" {
+		t.Fatalf("the child did not mount: %s", line)
+	}
+	return &child{cmd, stdin}
+}
+
+// run runs a program and returns what it wrote.
+func run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	needTool(t, name)
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	timeout := time.After(within)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-timeout:
+			t.Fatalf("after %v: %s", within, what)
+		case <-tick.C:
+		}
+	}
+}
+
+func runDir(mnt string, n int) string { return filepath.Join(mnt, "runs", viewtest.ID(n)) }

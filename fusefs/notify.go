@@ -1,0 +1,201 @@
+package fusefs
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"durafs/internal/clock"
+	"durafs/runs"
+	"durafs/view"
+)
+
+// notifier tells the kernel what it remembers wrongly.
+//
+// The log's writer goroutine says what changed (changed), which costs it a map
+// entry and only for runs that were asked about lately; one goroutine (serve)
+// takes all that came together and tells the kernel. It holds no lock while it
+// does: dropping pages waits for the reads that are under way, and so for
+// handlers, which must not wait for it.
+type notifier struct {
+	fs    *rawFS
+	clock clock.Clock
+	// tell is the connection to the kernel; set before serve runs.
+	tell teller
+
+	refused atomic.Bool // the kernel takes no notifications
+	lossy   atomic.Bool // a sealing was not told
+
+	interest interest
+	wake     chan struct{} // capacity 1
+	stop     chan struct{}
+	done     chan struct{}
+
+	mu      sync.Mutex
+	pending map[runs.Ref]runs.ChangeKinds
+}
+
+// teller is what of *fuse.Server the notifier needs.
+type teller interface {
+	InodeNotify(node uint64, off, length int64) fuse.Status
+	EntryNotify(parent uint64, name string) fuse.Status
+}
+
+// pendingMax bounds the runs whose changes wait to be told. Beyond it what got
+// stale is right again after liveTimeout by itself.
+const pendingMax = 1 << 16
+
+// notifyPause is how long changes gather before they are told.
+const notifyPause = 5 * time.Millisecond
+
+func (n *notifier) init(f *rawFS, c clock.Clock) {
+	n.fs, n.clock = f, c
+	n.wake, n.stop, n.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	n.pending = make(map[runs.Ref]runs.ChangeKinds)
+}
+
+// always are the changes that are told whether or not anybody asked lately:
+// what they make stale was remembered for long.
+const always = runs.ChangedSealed | runs.ChangedLate
+
+// changed is called by the log's writer goroutine, after each barrier.
+func (n *notifier) changed(changes []runs.Change) {
+	now := n.clock.Boot()
+	queued := false
+	for _, c := range changes {
+		if c.Kinds&always != 0 || n.interest.recent(c.Ref, now) ||
+			c.Kinds&runs.ChangedAdmitted != 0 && n.interest.recent(0, now) {
+			n.queue(c)
+			queued = true
+		}
+	}
+	if !queued {
+		return
+	}
+	select {
+	case n.wake <- struct{}{}:
+	default: // it has been woken already
+	}
+}
+
+func (n *notifier) queue(c runs.Change) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was, ok := n.pending[c.Ref]
+	if !ok && len(n.pending) >= pendingMax {
+		n.fs.count.overflows.Add(1)
+		if c.Kinds&runs.ChangedSealed != 0 {
+			n.lossy.Store(true)
+		}
+		return
+	}
+	n.pending[c.Ref] = was | c.Kinds
+}
+
+// serve tells the kernel until close is called.
+func (n *notifier) serve() {
+	defer close(n.done)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-n.wake:
+		}
+		n.drain()
+		pause.Reset(notifyPause)
+		select {
+		case <-n.stop:
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+func (n *notifier) close() {
+	close(n.stop)
+	<-n.done
+}
+
+// drain tells all that is pending. Directories that many runs share are told
+// once.
+func (n *notifier) drain() {
+	n.mu.Lock()
+	changes := n.pending
+	n.pending = make(map[runs.Ref]runs.ChangeKinds)
+	n.mu.Unlock()
+
+	shared := make(map[view.Node]struct{})
+	for ref, kinds := range changes {
+		n.fs.view.Effects(runs.Change{Ref: ref, Kinds: kinds}, func(e view.Effect) {
+			if _, own := e.Node.Run(); !own {
+				shared[e.Node] = struct{}{}
+				return
+			}
+			n.push(e)
+		})
+	}
+	for node := range shared {
+		n.push(view.Effect{What: view.StaleAttr, Node: node})
+	}
+}
+
+func (n *notifier) push(e view.Effect) {
+	if n.refused.Load() {
+		return
+	}
+	n.fs.count.notifications.Add(1)
+	var st fuse.Status
+	switch e.What {
+	case view.StaleAttr:
+		st = n.tell.InodeNotify(uint64(e.Node), -1, 0)
+	case view.StaleData:
+		st = n.tell.InodeNotify(uint64(e.Node), 0, 0)
+	case view.StaleName:
+		st = n.tell.EntryNotify(uint64(e.Node), e.Name)
+	}
+	// ENOENT: the kernel does not know the node, so it remembers nothing.
+	if st == fuse.ENOSYS && !n.refused.Swap(true) {
+		n.lossy.Store(true)
+		n.fs.log.Warn("mount: the kernel takes no notifications; what is live will be asked for each time")
+	}
+}
+
+// asked notes that the kernel is about to be told about a node, so that
+// changes of it are worth telling. It reports whether that was not known yet.
+// It comes before the answer is computed: a change after it finds the mark.
+func (n *notifier) asked(node view.Node) bool {
+	ref, _ := node.Run()
+	return n.interest.mark(ref, n.clock.Boot())
+}
+
+// interest remembers roughly which runs were asked about within the time that
+// an answer about a live one is remembered: a slot for many runs each, of
+// fixed size, for telling too much does no harm. Run 0 is what all runs share.
+type interest struct {
+	slots [interestSlots]atomic.Int64 // boot time in nanoseconds
+}
+
+const interestSlots = 4096
+
+// interestFor is how long a mark holds: the time that the answer is remembered
+// by the kernel, and as long again for handlers that are slow to answer.
+const interestFor = 2 * liveTimeout
+
+func (i *interest) mark(ref runs.Ref, now time.Duration) (fresh bool) {
+	slot := &i.slots[ref%interestSlots]
+	fresh = !within(slot.Load(), now)
+	slot.Store(int64(now))
+	return fresh
+}
+
+func (i *interest) recent(ref runs.Ref, now time.Duration) bool {
+	return within(i.slots[ref%interestSlots].Load(), now)
+}
+
+func within(mark int64, now time.Duration) bool {
+	return mark != 0 && now-time.Duration(mark) < interestFor
+}
