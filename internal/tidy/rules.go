@@ -15,6 +15,7 @@ var layers = map[string]int{
 	"importer":         0,
 	"internal/clock":   0,
 	"internal/dirlock": 0,
+	"internal/need":    0,
 	"internal/tidy":    0,
 	"internal/vfs":     0,
 
@@ -30,6 +31,7 @@ var layers = map[string]int{
 	"store":   5, // opens one store: puts wal, cas and runs together
 	"view":    5, // pure: a snapshot as a tree
 
+	"view/viewtest":   6, // a store to test trees with
 	"fusefs":          6,
 	"control/server":  6,
 	"internal/daemon": 7,
@@ -103,10 +105,11 @@ var callRules = []callRule{
 		path:  "os",
 		names: []string{"WriteFile", "Rename", "Create", "Truncate", "Mkdir", "MkdirAll"},
 		only: []string{
-			"internal/vfs",              // is the operating system's
-			"bench",                     // measures the bare disk, and its store is thrown away
-			"cmd/durafs",                // files beside the store that users ask for
-			"cmd/durafs/internal/spool", // rows that wait for the daemon; not the store's
+			"internal/vfs",               // is the operating system's
+			"internal/daemon/sockets.go", // where sockets and links to them stand
+			"bench",                      // measures the bare disk, and its store is thrown away
+			"cmd/durafs",                 // files beside the store that users ask for
+			"cmd/durafs/internal/spool",  // rows that wait for the daemon; not the store's
 		},
 		instead: "durable.WriteFile, durable.Rename, durable.CreateDir, or a method of vfs.FS",
 	},
@@ -132,7 +135,18 @@ var callRules = []callRule{
 
 // goroutineFiles are where goroutines start, each with how many and until when.
 // Everywhere else code runs on its caller's goroutine.
-var goroutineFiles = map[string]string{}
+var goroutineFiles = map[string]string{
+	"cas/seal.go":                          "1, seals full packs; until Close",
+	"cas/worker.go":                        "1 per core, hash and compress; until the put that uses them ends",
+	"cmd/durafs/internal/child/signals.go": "1, passes signals on; until the child ended",
+	"control/run.go":                       "1 per attached run, beats; until Close",
+	"control/server/stream.go":             "2 per append stream, wait for groups and write answers; until the request ends",
+	"control/window.go":                    "1 per stream, delivers; until Close",
+	"fusefs/mount.go":                      "2 per mount, serve and notify, and 1 that waits for the mount to answer; until it is unmounted",
+	"fusefs/mountpoint.go":                 "1, asks a mountpoint that may hang; until it answers",
+	"internal/daemon/daemon.go":            "1 per socket; until the daemon stops",
+	"wal/log.go":                           "2 per log, the writer and the keeper of spare files; until Close",
+}
 
 // Code that one screen does not hold is split by concept.
 const (

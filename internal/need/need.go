@@ -1,0 +1,61 @@
+// Package need says what a test needs of the machine it runs on.
+//
+// A test that cannot run is skipped, with a word on what is missing. Where CI
+// is set it fails instead: there everything must be, and what was not tested
+// must not look tested.
+package need
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Missing ends the test: what says what is missing and how to get it.
+func Missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal("missing: ", what)
+	}
+	t.Skip("missing: ", what)
+}
+
+// Program needs a program, which this Debian package has.
+func Program(t testing.TB, name, debianPackage string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		Missing(t, name+" (apt-get install "+debianPackage+")")
+	}
+}
+
+// Root needs root, to do what.
+func Root(t testing.TB, what string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Missing(t, "root, to "+what)
+	}
+}
+
+// FUSE needs to be able to mount.
+func FUSE(t testing.TB) {
+	t.Helper()
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		Missing(t, "/dev/fuse: "+err.Error())
+	}
+	f.Close()
+	if os.Geteuid() != 0 {
+		Program(t, "fusermount3", "fuse3")
+	}
+}
+
+// Loop needs to be able to make and mount a small ext4 file system.
+func Loop(t testing.TB) {
+	t.Helper()
+	Root(t, "mount a loop device")
+	Program(t, "mkfs.ext4", "e2fsprogs")
+	Program(t, "losetup", "util-linux")
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		Missing(t, "loop devices: "+err.Error())
+	}
+}
