@@ -33,7 +33,6 @@ type handle struct {
 	index sync.Once // guards the two below: see lookup.go
 	foot  trailer
 	walk  []entry // sorted; set where there is no sound footer
-	err   error
 }
 
 func newFileCache(fsys vfs.FS, max int) *fileCache {

@@ -154,9 +154,6 @@ func (s *Store) placesIn(p *pack, id ID) ([]entry, error) {
 // find looks id up in the footer of a sealed pack.
 func (h *handle) find(id ID) ([]entry, error) {
 	h.index.Do(h.loadIndex)
-	if h.err != nil {
-		return nil, &DamageError{File: h.p.path(), ID: id, Reason: "the pack cannot be read", Err: h.err}
-	}
 	if h.walk != nil {
 		i, _ := slices.BinarySearchFunc(h.walk, entry{ID: id}, compareEntries)
 		var places []entry
@@ -211,7 +208,7 @@ func (h *handle) loadIndex() {
 		return
 	}
 	h.walk = []entry{}
-	h.err = walkPack(h.f, h.p.nonce, size, func(r walked) {
+	walkPack(h.f, h.p.nonce, size, func(r walked) {
 		if r.err == nil {
 			h.walk = append(h.walk, r.entry())
 		}

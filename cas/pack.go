@@ -18,11 +18,12 @@ type pack struct {
 	// The appender (Store.app.mu) owns write until the pack is handed to the
 	// sealer, which owns it from then on.
 	write struct {
-		hash   *blake3.Hasher // of the file so far
-		behind int64          // written back up to here
-		step   sealStep
-		bytes  int64
-		b3     ID
+		hash      *blake3.Hasher // of the file so far
+		behind    int64          // written back up to here
+		step      sealStep
+		bytes     int64
+		b3        ID
+		recovered bool // it is of an earlier process: see recover.go
 	}
 
 	// mu guards the rest.

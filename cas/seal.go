@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -42,7 +43,13 @@ type sealer struct {
 // full is a pack that is not appended to any more, and its file.
 type full struct {
 	p *pack
-	h *handle
+	h *handle // nil for a pack of an earlier process
+}
+
+func (f full) release(c *fileCache) {
+	if f.h != nil {
+		c.release(f.h)
+	}
 }
 
 func (s *Store) startSealer() {
@@ -57,7 +64,7 @@ func (s *Store) startSealer() {
 			s.sealWaiting()
 		}
 		for _, f := range s.sealer.waiting { // they are sealed by the next Open
-			s.files.release(f.h)
+			f.release(s.files)
 		}
 	}()
 }
@@ -83,7 +90,7 @@ func (s *Store) sealWaiting() {
 	for len(s.sealer.waiting) > 0 && err == nil {
 		f := s.sealer.waiting[0]
 		if err = s.sealPack(f); err == nil {
-			s.files.release(f.h)
+			f.release(s.files)
 			s.sealer.waiting = s.sealer.waiting[1:]
 		}
 	}
@@ -111,6 +118,9 @@ func (s *Store) sealPack(f full) error {
 	p := f.p
 	if err := s.Healthy(); err != nil {
 		return err
+	}
+	if p.write.recovered {
+		return s.sealRecovered(p)
 	}
 	if s.writeFailed(p) {
 		return s.endBroken(f)
@@ -247,7 +257,7 @@ func (s *Store) dropPack(p *pack) error {
 	delete(s.packs, p.seq)
 	s.mu.Unlock()
 	s.files.drop(p)
-	if err := s.fs.Remove(p.path()); err != nil {
+	if err := s.fs.Remove(p.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("a dropped pack is left behind", "file", p.path(), "err", err)
 	}
 	return nil

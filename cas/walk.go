@@ -23,21 +23,18 @@ func (w walked) entry() entry { return entry{ID: w.hdr.ID, Offset: uint32(w.off)
 // walkPack calls visit for every record of a pack from its header to end, and
 // for what is damaged. A header that is not sound loses its record and no
 // other: the walk goes on at the next offset where a header checks. It stops
-// at the footer of a sealed pack. The error is one of reading.
-func walkPack(f io.ReaderAt, nonce uint64, end int64, visit func(walked)) error {
+// at the footer of a sealed pack. What cannot be read is taken as zeros, which
+// no checksum takes for sound.
+func walkPack(f io.ReaderAt, nonce uint64, end int64, visit func(walked)) {
 	w := walker{f: f, nonce: nonce, end: end}
 	for off := int64(packHeaderBytes); off < end; {
-		r, err := w.record(off)
-		if err != nil {
-			return err
-		}
+		r := w.record(off)
 		if r.hdr.Kind == 0 && w.footerAt(off) {
-			return nil
+			return
 		}
 		visit(r)
 		off = r.end
 	}
-	return nil
 }
 
 // walker reads a pack through a window.
@@ -51,7 +48,7 @@ type walker struct {
 }
 
 // window returns n bytes at off, fewer only at the end.
-func (w *walker) window(off, n int64) ([]byte, error) {
+func (w *walker) window(off, n int64) []byte {
 	n = min(n, w.end-off)
 	if off < w.at || off+n > w.at+int64(len(w.buf)) {
 		size := min(walkBytes, w.end-off)
@@ -59,32 +56,41 @@ func (w *walker) window(off, n int64) ([]byte, error) {
 			w.buf = make([]byte, size)
 		}
 		w.buf, w.at = w.buf[:size], off
-		got, err := w.f.ReadAt(w.buf, off)
-		if err != nil && !errors.Is(err, io.EOF) {
-			w.buf = w.buf[:0]
-			return nil, err
-		}
-		w.buf = w.buf[:got]
+		w.fill()
 	}
-	b := w.buf[off-w.at:]
-	return b[:min(n, int64(len(b)))], nil
+	return w.buf[off-w.at:][:n]
+}
+
+// fill reads the window, block by block where that fails.
+func (w *walker) fill() {
+	const block = 4096
+	n, err := w.f.ReadAt(w.buf, w.at)
+	if err == nil || errors.Is(err, io.EOF) {
+		clear(w.buf[n:])
+		return
+	}
+	for i := 0; i < len(w.buf); {
+		end := min(i+block-int((w.at+int64(i))%block), len(w.buf))
+		n, err := w.f.ReadAt(w.buf[i:end], w.at+int64(i))
+		if err != nil && !errors.Is(err, io.EOF) {
+			n = 0
+		}
+		clear(w.buf[i+n : end])
+		i = end
+	}
 }
 
 // record reads what is at off: a record, or the range up to the next one.
-func (w *walker) record(off int64) (walked, error) {
-	b, err := w.window(off, recordHeaderBytes+recordBodyMax)
+func (w *walker) record(off int64) walked {
+	b := w.window(off, recordHeaderBytes+recordBodyMax)
+	hdr, err := parseRecordHeader(b, w.nonce, off)
 	if err != nil {
-		return walked{}, err
-	}
-	hdr, perr := parseRecordHeader(b, w.nonce, off)
-	if perr != nil {
-		end, err := w.resync(off + recordAlign)
-		return walked{off: off, end: end, err: perr}, err
+		return walked{off: off, end: w.resync(off + recordAlign), err: err}
 	}
 	r := walked{hdr: hdr, off: off, end: off + hdr.bytes()}
 	if r.end > w.end || int64(len(b)) < hdr.bytes() {
 		r.end, r.err = w.end, errors.New("the record is cut off")
-		return r, nil
+		return r
 	}
 	r.body = b[recordHeaderBytes:][:hdr.Stored]
 	switch {
@@ -93,27 +99,21 @@ func (w *walker) record(off int64) (walked, error) {
 	case !allZero(b[recordHeaderBytes+int64(hdr.Stored) : hdr.bytes()]):
 		r.err = errors.New("the bytes behind the body are not zero")
 	}
-	return r, nil
+	return r
 }
 
 // resync finds the next offset from off where a record's header checks.
-func (w *walker) resync(off int64) (int64, error) {
-	for ; off < w.end; off += recordAlign {
-		b, err := w.window(off, recordHeaderBytes)
-		if err != nil {
-			return 0, err
-		}
-		if len(b) < recordHeaderBytes {
-			break
-		}
+func (w *walker) resync(off int64) int64 {
+	for ; off+recordHeaderBytes <= w.end; off += recordAlign {
+		b := w.window(off, recordHeaderBytes)
 		if binary.LittleEndian.Uint32(b) != recordMagic {
 			continue
 		}
 		if _, err := parseRecordHeader(b, w.nonce, off); err == nil {
-			return off, nil
+			return off
 		}
 	}
-	return w.end, nil
+	return w.end
 }
 
 // footerAt reports whether a sound footer from off to the end is there.
