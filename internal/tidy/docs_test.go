@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -58,6 +59,54 @@ func detachedDoc(s *source) (findings []string) {
 		findings = append(findings, fmt.Sprintf("%s: the package comment does not begin with %q", s.path, begins))
 	}
 	return findings
+}
+
+// What is exported has a comment: its contract.
+func TestExportedHaveDocs(t *testing.T) {
+	report(t, undocumentedNames,
+		parse(t, "wal/x.go", `package wal; func Open() {}`),
+		parse(t, "wal/x.go", `package wal; type Log struct{}`),
+		parse(t, "wal/x.go", "package wal\ntype (\n// Log is a log.\nLog struct{}\n)\nfunc (l *Log) Close() {}"))
+}
+
+func undocumentedNames(s *source) (findings []string) {
+	if s.test || s.ast.Name.Name == "main" {
+		return nil
+	}
+	miss := func(n ast.Node, name string) {
+		findings = append(findings, fmt.Sprintf("%s:%d: %s has no comment; say what it promises", s.path, s.line(n.Pos()), name))
+	}
+	for _, d := range s.ast.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Doc == nil && d.Name.IsExported() && ofExported(d) && !slices.Contains(undocumented, d.Name.Name) {
+				miss(d, d.Name.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				t, ok := spec.(*ast.TypeSpec)
+				if ok && t.Name.IsExported() && t.Doc == nil && (d.Doc == nil || d.Lparen.IsValid()) {
+					miss(t, t.Name.Name)
+				}
+			}
+		}
+	}
+	return findings
+}
+
+// ofExported reports whether d is no method, or one of an exported type.
+func ofExported(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	exported := false
+	ast.Inspect(d.Recv.List[0].Type, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && id.IsExported() {
+			exported = true
+		}
+		return true
+	})
+	return exported
 }
 
 // Every fuzz target has seeds: files under testdata/fuzz, or what it adds.

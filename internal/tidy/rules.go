@@ -120,6 +120,12 @@ var callRules = []callRule{
 		instead: "a clock.Clock that the caller gives (clock.System in the end)",
 	},
 	{
+		path:    "time",
+		names:   []string{"Sleep"},
+		only:    []string{"bench"},
+		instead: "a select on a timer and on what may end the wait",
+	},
+	{
 		path:    "os",
 		names:   []string{"Exit"},
 		only:    []string{"cmd/durafs/main.go"},
@@ -147,6 +153,10 @@ var goroutineFiles = map[string]string{
 	"internal/daemon/daemon.go":            "1 per socket; until the daemon stops",
 	"wal/log.go":                           "2 per log, the writer and the keeper of spare files; until Close",
 }
+
+// undocumented methods say all with their name, as the interface that asks for
+// them does.
+var undocumented = []string{"Error", "Unwrap", "Is", "String", "Len", "Less", "Swap"}
 
 // Code that one screen does not hold is split by concept.
 const (

@@ -3,6 +3,7 @@ package tidy
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"slices"
 	"strings"
 	"testing"
@@ -152,6 +153,44 @@ func goroutines(s *source) (findings []string) {
 		if starts {
 			findings = append(findings, fmt.Sprintf(
 				"%s:%d starts a goroutine; let the caller run it, or list the file in internal/tidy/rules.go with how many run and until when", s.path, s.line(n.Pos())))
+		}
+		return true
+	})
+	return findings
+}
+
+func TestErrorsAreNotMatchedByText(t *testing.T) {
+	report(t, textMatches,
+		parse(t, "wal/x.go", `package wal; func f(err error) bool { return strings.Contains(err.Error(), "closed") }`),
+		parse(t, "wal/x.go", `package wal; func f(err error) bool { return err.Error() == "closed" }`))
+}
+
+func textMatches(s *source) (findings []string) {
+	if s.test {
+		return nil
+	}
+	find := func(n ast.Node, exprs ...ast.Expr) {
+		for _, e := range exprs {
+			call, ok := e.(*ast.CallExpr)
+			if !ok {
+				continue
+			}
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Error" && len(call.Args) == 0 {
+				findings = append(findings, fmt.Sprintf("%s:%d matches an error by its text: errors.Is or errors.As", s.path, s.line(n.Pos())))
+			}
+		}
+	}
+	ast.Inspect(s.ast, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			if n.Op == token.EQL || n.Op == token.NEQ {
+				find(n, n.X, n.Y)
+			}
+		case *ast.CallExpr:
+			sel, ok := n.Fun.(*ast.SelectorExpr)
+			if ok && slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold"}, sel.Sel.Name) && len(n.Args) == 2 {
+				find(n, n.Args[0])
+			}
 		}
 		return true
 	})
