@@ -103,6 +103,19 @@ func marshalFooter(p Pack, end int64, entries []entry) []byte {
 	return append(b, t.marshal()...)
 }
 
+// checkFooter reads a footer back before it is written.
+func checkFooter(foot []byte, end int64) error {
+	at := len(foot) - footerTrailerBytes
+	t, err := parseTrailer(foot[at:], end+int64(at))
+	if err == nil {
+		_, err = parseEntries(foot[:at], t)
+	}
+	if err != nil {
+		return fmt.Errorf("cas: a footer is wrong before it is written: %w", err)
+	}
+	return nil
+}
+
 func parseEntry(b []byte) entry {
 	return entry{
 		ID:     ID(b[:32]),

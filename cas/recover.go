@@ -373,6 +373,9 @@ func (s *Store) sealRecovered(p *pack) error {
 	}
 	defer f.Close()
 	foot := marshalFooter(p.ledger(), p.written, slices.Clone(p.entries))
+	if err := checkFooter(foot, p.written); err != nil {
+		return err
+	}
 	if err := s.cut(p, f, foot); err != nil {
 		return noSpace(s.fs, s.dir, err)
 	}

@@ -167,6 +167,9 @@ func (s *Store) writeFooter(f full) error {
 	entries, end := slices.Clone(p.entries), p.written
 	p.mu.Unlock()
 	foot := marshalFooter(p.ledger(), end, entries)
+	if err := checkFooter(foot, end); err != nil {
+		return err
+	}
 	if _, err := f.h.f.WriteAt(foot, end); err != nil {
 		p.fail(noSpace(s.fs, s.dir, fmt.Errorf("cas: write a footer: %w", err)))
 		return nil

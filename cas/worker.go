@@ -27,6 +27,9 @@ func startWorkers() *workers {
 // try hands fn to a worker and reports whether one took it; who has to have it
 // done does it himself otherwise.
 func (w *workers) try(fn func()) bool {
+	if w == nil { // Verify has none
+		return false
+	}
 	select {
 	case w.todo <- fn:
 		return true

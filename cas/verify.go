@@ -1,0 +1,276 @@
+package cas
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"durafs/internal/vfs"
+)
+
+// Finding is one thing that Verify found wrong.
+type Finding struct {
+	File   string
+	Offset int64
+	ID     ID // zero if not known
+	Reason string
+}
+
+func (f Finding) String() string {
+	s := fmt.Sprintf("%s: offset %d: %s", f.File, f.Offset, f.Reason)
+	if f.ID != (ID{}) {
+		s += " (id " + f.ID.String() + ")"
+	}
+	return s
+}
+
+// Summary counts what Verify looked at.
+type Summary struct {
+	Packs    int
+	Records  int64
+	Bytes    int64 // of packs
+	Findings int
+}
+
+// Verify checks the packs that a ledger lists in dir, without writing: every
+// header, record, footer and hash of sealed packs; with deep also that every
+// chunk decodes to its id, and that every manifest's chunks are there and make
+// up the payload. It may run beside an open store: of a pack that is not
+// sealed it checks what is there, and takes an unfinished end for what it is.
+// Each finding is reported once. The error is ctx's, or why dir could not be
+// read at all.
+func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep bool, report func(Finding)) (Summary, error) {
+	codec, err := newBodyCodec(nil)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer codec.close()
+	if _, err := fsys.ReadDir(dir); err != nil {
+		return Summary{}, fmt.Errorf("cas: %w", err)
+	}
+	s := &Store{fs: fsys, dir: dir, codec: codec, packs: make(map[uint32]*pack),
+		files: newFileCache(fsys, openFilesMax), cache: newChunkCache(cacheBytesMax)}
+	s.buffers.New = func() any { return newBuffer() }
+	defer s.files.close()
+	v := &verifier{s: s, ctx: ctx, deep: deep, report: report}
+	packs = slices.Clone(packs)
+	slices.SortFunc(packs, func(a, b Pack) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, l := range packs {
+		if !l.Sealed || l.Bytes > 0 {
+			s.packs[l.Seq] = v.locate(l)
+		}
+	}
+	for _, l := range packs {
+		if p := s.packs[l.Seq]; p != nil {
+			if err := v.pack(p, l); err != nil {
+				return v.sum, err
+			}
+		}
+	}
+	return v.sum, nil
+}
+
+type verifier struct {
+	s      *Store // only its reading half is set up
+	ctx    context.Context
+	deep   bool
+	report func(Finding)
+	sum    Summary
+}
+
+func (v *verifier) found(file string, off int64, id ID, reason string) {
+	v.sum.Findings++
+	v.report(Finding{File: file, Offset: off, ID: id, Reason: reason})
+}
+
+// locate finds a pack's file under the names that it may have.
+func (v *verifier) locate(l Pack) *pack {
+	p := newPack(l, activeName(v.s.dir, l.Seq))
+	if l.Sealed {
+		p.sealed, p.written = true, l.Bytes
+		if name := sealedName(v.s.dir, l.B3); v.exists(name) || !v.exists(p.name) {
+			p.name = name
+		}
+		return p
+	}
+	// Since the ledger was read it may have been sealed.
+	if !v.exists(p.name) {
+		if name := v.byHeader(l); name != "" {
+			p.name = name
+		}
+	}
+	if info, err := v.s.fs.Stat(p.name); err == nil {
+		p.written = info.Size
+	}
+	return p
+}
+
+func (v *verifier) exists(name string) bool {
+	_, err := v.s.fs.Stat(name)
+	return err == nil
+}
+
+func (v *verifier) byHeader(l Pack) string {
+	names, _ := v.s.fs.ReadDir(v.s.dir)
+	for _, n := range names {
+		name := filepath.Join(v.s.dir, n)
+		if h, ok := v.s.headerOf(name); ok && h.Seq == l.Seq && h.Nonce == l.Nonce {
+			return name
+		}
+	}
+	return ""
+}
+
+// pack checks one pack. The error is ctx's.
+func (v *verifier) pack(p *pack, l Pack) error {
+	f, err := v.s.fs.Open(p.name)
+	if err != nil {
+		v.found(p.name, 0, ID{}, fmt.Sprintf("pack %d cannot be opened: %v", p.seq, err))
+		return nil
+	}
+	defer f.Close()
+	v.sum.Packs++
+	v.sum.Bytes += p.written
+	if h, err := readHeader(f); err != nil {
+		v.found(p.name, 0, ID{}, err.Error())
+	} else if h.Seq != p.seq || h.Nonce != p.nonce {
+		v.found(p.name, 0, ID{}, fmt.Sprintf("the header is that of pack %d", h.Seq))
+	}
+	entries, err := v.records(p, f)
+	if err != nil || !l.Sealed {
+		return err
+	}
+	return v.sealed(p, l, f, entries)
+}
+
+// records walks a pack and returns the places of its sound records.
+func (v *verifier) records(p *pack, f vfs.File) (entries []entry, err error) {
+	var tail *walked // what is wrong with the end of a pack that is not sealed
+	walkPack(f, p.nonce, p.written, func(w walked) {
+		if err = cmp.Or(err, v.ctx.Err()); err != nil {
+			return
+		}
+		if tail != nil {
+			v.found(p.name, tail.off, tail.hdr.ID, tail.err.Error())
+			tail = nil
+		}
+		switch {
+		case w.err != nil && !p.sealed:
+			w.body = nil
+			tail = &w
+		case w.err != nil:
+			v.found(p.name, w.off, w.hdr.ID, w.err.Error())
+		default:
+			v.sum.Records++
+			entries = append(entries, w.entry())
+			if v.deep {
+				v.record(p, w)
+			}
+		}
+	})
+	return entries, err
+}
+
+// record checks that a record's body is what its id says.
+func (v *verifier) record(p *pack, w walked) {
+	f := found{hdr: w.hdr, body: w.body, file: p.name, off: w.off}
+	var err error
+	if w.hdr.Kind == kindChunk {
+		buf := v.s.getBuffer()
+		defer v.s.putBuffer(buf)
+		out := buf.scratch[:0:w.hdr.Raw]
+		err = v.s.verifyChunk(f, w.hdr.ID, &out)
+	} else {
+		err = v.manifest(f)
+	}
+	var d *DamageError
+	switch {
+	case err == nil:
+	case errors.As(err, &d):
+		reason := d.Reason
+		if d.Err != nil {
+			reason += ": " + d.Err.Error()
+		}
+		if d.File != f.file || d.Offset != f.off {
+			reason = fmt.Sprintf("the payload's chunk %v in %s at %d: %s", d.ID, filepath.Base(d.File), d.Offset, reason)
+		}
+		v.found(p.name, w.off, w.hdr.ID, reason)
+	default:
+		v.found(p.name, w.off, w.hdr.ID, err.Error())
+	}
+}
+
+// manifest checks a node; of a root also that the payload is whole.
+func (v *verifier) manifest(f found) error {
+	n, sum, err := parseNode(f.body)
+	if err != nil {
+		return f.damage(f.hdr.ID, "the manifest is wrong", err)
+	}
+	if f.hdr.Kind == kindNode {
+		if sum != f.hdr.ID {
+			return f.damage(f.hdr.ID, "the manifest's node is not that of its id", nil)
+		}
+		return nil
+	}
+	got, err := v.payload(n)
+	if err == nil && got != f.hdr.ID {
+		err = f.damage(f.hdr.ID, "the chunks do not make up the payload", nil)
+	}
+	return err
+}
+
+// sealed checks what only a sealed pack has: footer, size, hash, name.
+func (v *verifier) sealed(p *pack, l Pack, f vfs.File, walked []entry) error {
+	size, err := f.Size()
+	if err != nil || size != l.Bytes {
+		v.found(p.name, size, ID{}, fmt.Sprintf("the pack has not its %d bytes", l.Bytes))
+	}
+	b3, err := hashFile(stopping{v.ctx, f}, min(size, l.Bytes))
+	switch {
+	case v.ctx.Err() != nil:
+		return v.ctx.Err()
+	case err != nil:
+		v.found(p.name, 0, ID{}, err.Error())
+	case b3 != l.B3:
+		v.found(p.name, 0, ID{}, fmt.Sprintf("the file's hash is %v, not %v", b3, l.B3))
+	}
+	_, entries, err := readFooter(f, p.written, p.seq, p.nonce)
+	switch {
+	case err != nil && b3 != l.B3:
+		v.found(p.name, p.written, ID{}, "footer: "+err.Error())
+	case err != nil: // a write failed on it, so it was ended without one
+	default:
+		slices.SortFunc(walked, compareEntries)
+		if !slices.Equal(entries, walked) {
+			v.found(p.name, p.written, ID{}, fmt.Sprintf("the footer lists other records than there are: %d, %d", len(entries), len(walked)))
+		}
+	}
+	return nil
+}
+
+// stopping reads until ctx ends.
+type stopping struct {
+	ctx context.Context
+	r   io.ReaderAt
+}
+
+func (s stopping) ReadAt(p []byte, off int64) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.r.ReadAt(p, off)
+}
+
+// payload is the hash of all that a root's manifest lists.
+func (v *verifier) payload(root *node) (ID, error) {
+	r := &Reader{s: v.s, size: root.Bytes, root: root}
+	return hashFile(stopping{v.ctx, readerFunc(r.readAt)}, root.Bytes)
+}
+
+type readerFunc func(p []byte, off int64) (int, error)
+
+func (f readerFunc) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }
