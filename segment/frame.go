@@ -107,7 +107,7 @@ func DecodeFrameHeader(b []byte, k Key, off int64) (FrameHeader, error) {
 	}
 	if h.CRC != k.sum(off, b) {
 		if allZero(b[:FrameHeaderBytes]) {
-			return FrameHeader{}, &InvalidError{off, "zeros where a frame should be"}
+			return FrameHeader{}, &InvalidError{off, ReasonZeros}
 		}
 		return FrameHeader{}, &InvalidError{off, "header checksum is wrong"}
 	}

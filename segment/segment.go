@@ -101,6 +101,13 @@ type InvalidError struct {
 	Reason string
 }
 
+// Reasons of an InvalidError that are no sign of anything wrong: nothing was
+// written there yet, or nothing could be.
+const (
+	ReasonZeros  = "zeros where a frame should be"
+	ReasonNoRoom = "no room for a frame before the end"
+)
+
 func (e *InvalidError) Error() string {
 	return fmt.Sprintf("segment: invalid at offset %d: %s", e.Offset, e.Reason)
 }

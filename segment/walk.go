@@ -161,7 +161,7 @@ func (w *Walker) window(off, n int64) ([]byte, error) {
 		return w.buf[off-w.base:][:n], nil
 	}
 	if off+n > w.end {
-		return nil, &InvalidError{off, "no room for a frame before the end"}
+		return nil, &InvalidError{off, ReasonNoRoom}
 	}
 	if w.space == nil {
 		w.space = make([]byte, windowBytes)

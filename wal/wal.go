@@ -13,12 +13,42 @@
 // means durable.
 //
 // The log knows nothing of what is in a batch.
+//
+// # What lies on disk
+//
+//	MANIFEST-A MANIFEST-B   which segments and packs are live; two copies
+//	0000000001.seg …        segments, in the order of their ids
+//	spare-0000000002.seg    a segment to come, written ahead
+//	*.tmp                   a copy of the manifest in the making
+//
+// A segment is listed in the manifest before a frame is written to it, and
+// removed from it before it is unlinked. A file that an earlier process wrote
+// is never appended to: every open begins a new segment.
+//
+// # Torn or rotten
+//
+// Every frame says which LSN was durable when it was written. Let m be the
+// LSN that is missing where the first frame does not check, and D the largest
+// such number anywhere behind it, or in the manifest. D below m: nobody was
+// ever told that m is durable; the group was in flight when the power went,
+// and is cut. D at or above m: acknowledged data has rotted; nothing is cut,
+// and Open says what and where.
+//
+// # Goroutines
+//
+// Two, started by Start and ended by Close: the writer (writer.go), which owns
+// the active segment, and the keeper (keeper.go), which prepares the next one
+// and seals those that are full.
 package wal
 
-import "context"
+import "durafs/segment"
 
 // BatchBytesMax bounds the payload of a batch (Body and Stamp together).
-const BatchBytesMax = 1 << 20
+const BatchBytesMax = segment.PayloadBytesMax
+
+// GroupBytesMax bounds the frames that share one write and one barrier. A
+// single batch of the largest size may go over it by its header.
+const GroupBytesMax = 1 << 20
 
 // Position tells where a frame lies: a segment's id and the frame's offset in
 // it. The zero Position is no place.
@@ -28,7 +58,8 @@ type Position struct {
 }
 
 // Batch is several entries that become durable together or not at all: one
-// frame of the log.
+// frame of the log. From Submit until the ticket resolves it belongs to the
+// log.
 type Batch struct {
 	// Run is the dense number of the run it belongs to, 0 for several. It
 	// stands in the frame's header, so that damage names the run it harms.
@@ -68,7 +99,8 @@ const (
 // Decision is what an accept step came to.
 type Decision struct {
 	// Batches to append as one unit: they get consecutive LSNs and share one
-	// barrier. Empty: nothing is written.
+	// barrier if together they fit into GroupBytesMax, else consecutive ones.
+	// Empty: nothing is written.
 	Batches []*Batch
 	// After is the highest LSN that the decision, or a refusal, was based on.
 	// The ticket resolves no sooner than that LSN is durable, and with
@@ -83,47 +115,13 @@ type Decision struct {
 type State interface {
 	// Publish installs the values of batches, in LSN order, each batch as one
 	// step. It is called by the writer goroutine after the barrier and before
-	// any waiter is woken; it must not block on a caller.
+	// any waiter is woken; it must not block on a caller, and must not keep
+	// the slice.
 	Publish(batches []*Batch)
 	// Reset drops all accepted values that were not published, since their
-	// batches were refused. It is called inside the accept lock.
+	// batches were refused or their outcome is unknown. It is called inside
+	// the accept lock.
 	Reset()
-}
-
-// Ticket stands for a submitted decision.
-type Ticket struct {
-	lsn   uint64
-	err   error
-	group *group
-}
-
-// LSN is the LSN of the decision's last batch, 0 without batches.
-func (t Ticket) LSN() uint64 { return t.lsn }
-
-// Wait returns when the decision is durable and published: nil, or the
-// decision's Err. It returns ctx's error when ctx ends first, which says
-// nothing about the batch.
-func (t Ticket) Wait(ctx context.Context) error { panic("unimplemented") }
-
-type group struct{}
-
-// Log is an open log. Its methods may be called concurrently.
-type Log struct{}
-
-// Submit runs decide inside the accept lock, with the LSN that the first of
-// its batches will get, and queues what it decided. decide must not block and
-// must not call the log. The order of accept steps is the order of LSNs.
-func (l *Log) Submit(class Class, decide func(lsn uint64) Decision) Ticket { panic("unimplemented") }
-
-// Durable is the highest LSN known durable and published.
-func (l *Log) Durable() uint64 { panic("unimplemented") }
-
-// ReadBatch reads and checks the frame at pos, into buf where that is large
-// enough, and tells the position behind it (next is a place to try, not a
-// promise that a frame is there). Payload is Body and Stamp together. A frame
-// that does not check is a *DamageError.
-func (l *Log) ReadBatch(pos Position, buf []byte) (b Frame, next Position, err error) {
-	panic("unimplemented")
 }
 
 // Frame is a batch as it was read back.
@@ -136,4 +134,4 @@ type Frame struct {
 }
 
 // Checksum is CRC-32C (Castagnoli), the checksum of Batch.BodyCRC.
-func Checksum(p []byte) uint32 { panic("unimplemented") }
+func Checksum(p []byte) uint32 { return segment.Checksum(p) }

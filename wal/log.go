@@ -1,0 +1,121 @@
+package wal
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"durafs/internal/vfs"
+	"durafs/segment"
+)
+
+// Log is an open log. Its methods may be called concurrently.
+type Log struct {
+	opts  Options
+	fs    vfs.FS
+	dir   string
+	dirf  vfs.Dir // open since before any change of names
+	log   *slog.Logger
+	state State // set by Start
+	man   *manifest
+	files *files
+
+	// durable is the highest LSN that is durable and published. accepted
+	// counts batches; the writer watches it grow.
+	durable  atomic.Uint64
+	accepted atomic.Uint64
+
+	// mu is the accept lock. It guards what follows.
+	mu sync.Mutex
+	// work wakes the writer: a group, a ready segment, poison, close.
+	work *sync.Cond
+	// idle is true while the writer waits on work.
+	idle bool
+	// next is the LSN of the next batch.
+	next uint64
+	// queue holds the groups that are accepted and not published, in the
+	// order of LSNs. The writer may have the first one.
+	queue         []*group
+	queuedBytes   int64
+	queuedBatches int
+	// ready is the next segment, listed and without a frame; nil while the
+	// keeper makes it.
+	ready *active
+	// short says why the next segment could not be made.
+	short error
+	// poison is why the log takes no changes any more.
+	poison  error
+	started bool
+	closing bool
+	// toSeal are segments that will not grow, for the keeper.
+	toSeal []*segFile
+	spare  [][]*Batch // emptied slices of former groups
+
+	// writer is owned by the writer goroutine.
+	writer writer
+	stats  counters
+
+	keeperKick chan struct{} // something may be to do for the keeper
+	stop       chan struct{} // closed by Close: the keeper ends
+	writerDone chan struct{}
+	keeperDone chan struct{}
+
+	// The keeper owns these: the highest id that a file was ever given, and
+	// how many segments this process made.
+	lastID uint32
+	made   int
+}
+
+// active is a segment that this process may write.
+type active struct {
+	*segFile
+	f vfs.File
+}
+
+// Start says who owns the values, and lets Submit begin. It is called once.
+func (l *Log) Start(state State) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started {
+		panic("wal: Start called twice")
+	}
+	l.started, l.state = true, state
+	go func() { defer close(l.writerDone); l.write() }()
+	go func() { defer close(l.keeperDone); l.keep() }()
+}
+
+// Durable is the highest LSN known durable and published.
+func (l *Log) Durable() uint64 { return l.durable.Load() }
+
+// Healthy is nil, or why the log takes no changes any more.
+func (l *Log) Healthy() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.poison
+}
+
+// fail poisons the log: the writer will answer everyone, and end.
+func (l *Log) fail(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failLocked(cause)
+}
+
+func (l *Log) failLocked(cause error) {
+	if l.poison != nil {
+		return
+	}
+	l.poison = fmt.Errorf("%w: %w", ErrPoisoned, cause)
+	l.log.Error("the log takes no changes any more", "cause", cause)
+	l.work.Signal()
+}
+
+func (l *Log) path(name string) string { return filepath.Join(l.dir, name) }
+
+// header is the header block of a new segment.
+func (l *Log) header(id uint32, salt uint64) []byte {
+	h := segment.Header{Kind: segment.LogFile, StoreID: l.opts.StoreID, ID: id, Salt: salt}
+	return h.Marshal()
+}

@@ -1,0 +1,84 @@
+package wal
+
+import (
+	"log/slog"
+	"time"
+
+	"durafs/internal/clock"
+	"durafs/internal/vfs"
+	"durafs/segment"
+)
+
+const (
+	// segmentBytesFirst is the size of the first segment that a process makes;
+	// each further one has twice the size, up to the maximum.
+	segmentBytesFirst = 2 << 20
+	// segmentBytesMax is the size of a segment on a file system that is large
+	// enough.
+	segmentBytesMax = 64 << 20
+	// segmentBytesMin holds a header and little else; it is for tests.
+	segmentBytesMin = 2 * segment.HeaderBytes
+
+	queueBytesMax   = 16 << 20
+	queueBatchesMax = 16 << 10
+)
+
+// Options say how to open a log. FS and Dir are required.
+type Options struct {
+	FS      vfs.FS
+	Dir     string   // made if it is missing
+	StoreID [16]byte // written into every file, and checked
+	Clock   clock.Clock
+	Log     *slog.Logger
+	// SegmentBytesMax is the size that segments grow to; 0 is 64 MiB or a 32nd
+	// of the file system. Below 2 MiB it also bounds batches: tests only.
+	SegmentBytesMax int64
+	// QueueBytesMax and QueueBatchesMax bound what is accepted and not yet
+	// durable, for ordinary batches; reserved ones may use as much again.
+	QueueBytesMax   int64
+	QueueBatchesMax int
+	// OnBarrier, if not nil, is called by the writer goroutine after each
+	// group that became durable.
+	OnBarrier func(took time.Duration, batches, bytes int)
+}
+
+// withDefaults fills in what is not set.
+func (o Options) withDefaults() (Options, error) {
+	if o.Clock == nil {
+		o.Clock = clock.System
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.QueueBytesMax == 0 {
+		o.QueueBytesMax = queueBytesMax
+	}
+	if o.QueueBatchesMax == 0 {
+		o.QueueBatchesMax = queueBatchesMax
+	}
+	if o.SegmentBytesMax == 0 {
+		u, err := o.FS.Usage(o.Dir)
+		if err != nil {
+			return o, err
+		}
+		o.SegmentBytesMax = max(segmentBytesFirst, min(segmentBytesMax, u.SizeBytes/32))
+	}
+	const block = segment.HeaderBytes
+	o.SegmentBytesMax = max(segmentBytesMin, o.SegmentBytesMax&^(block-1))
+	return o, nil
+}
+
+// groupBytesMax bounds the frames of one group, which fit into any segment.
+func (o *Options) groupBytesMax() int64 {
+	return min(GroupBytesMax, o.segmentBytes(0)-segment.HeaderBytes)
+}
+
+// frameBytesMax bounds a single frame.
+func (o *Options) frameBytesMax() int64 {
+	return min(segment.FrameBytes(BatchBytesMax), o.segmentBytes(0)-segment.HeaderBytes)
+}
+
+// segmentBytes is the size of the n-th segment that this process makes.
+func (o *Options) segmentBytes(n int) int64 {
+	return min(o.SegmentBytesMax, segmentBytesFirst<<min(n, 16))
+}

@@ -1,0 +1,201 @@
+package wal
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+
+	"durafs/segment"
+)
+
+// yieldsMax bounds how often the writer lets others go first. A queue that
+// still grows after that many rounds is long enough.
+const yieldsMax = 64
+
+// writer is what the writer goroutine owns.
+type writer struct {
+	seg *active
+	// pos is where the next frame goes, prev the header checksum of the last.
+	pos  int64
+	prev uint32
+	// dead is true after a failed write: nothing more goes into seg.
+	dead bool
+	buf  []byte
+}
+
+// write is the writer goroutine: it commits groups, one after the other, until
+// the log is closed and the queue is empty, or the log is poisoned.
+func (l *Log) write() {
+	for {
+		g := l.take()
+		if g == nil {
+			return
+		}
+		l.commit(g)
+	}
+}
+
+// take waits for a group and takes it. nil is the end.
+func (l *Log) take() *group {
+	l.mu.Lock()
+	for len(l.queue) == 0 && !l.closing && l.poison == nil {
+		l.idle = true
+		l.work.Wait()
+	}
+	l.idle = false
+	l.mu.Unlock()
+
+	l.yield()
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.poison != nil {
+		l.answerAll(ErrUnknown)
+		return nil
+	}
+	if len(l.queue) == 0 {
+		return nil
+	}
+	l.queue[0].taken = true
+	return l.queue[0]
+}
+
+// yield lets callers that are about to submit do so, while the queue grows.
+// The callers of the last group were woken a moment ago; without this the
+// writer would start with the first of them and the others would wait for a
+// whole barrier: two cohorts of half the size, for ever, at half the speed.
+func (l *Log) yield() {
+	n := l.accepted.Load()
+	for range yieldsMax {
+		runtime.Gosched()
+		now := l.accepted.Load()
+		if now == n {
+			return
+		}
+		n = now
+	}
+}
+
+// commit makes a group durable, in this order:
+//
+//	pwrite of all frames      nothing is promised yet
+//	fdatasync                 the barrier: from here on the group is durable
+//	State.Publish             from here on it is visible
+//	close(done)               from here on it is acknowledged
+func (l *Log) commit(g *group) {
+	if err := l.room(g.bytes); err != nil {
+		l.refuse(err)
+		return
+	}
+	buf := l.encode(g)
+	start := l.opts.Clock.Boot()
+	n, err := l.writer.seg.f.WriteAt(buf, l.writer.pos)
+	if err == nil && n != len(buf) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		l.writeFailed(err)
+		return
+	}
+	if err := l.writer.seg.f.Datasync(); err != nil {
+		// What is on disk now nobody knows, and a second fdatasync would
+		// answer for less than it seems to.
+		l.poisoned(fmt.Errorf("barrier on %s: %w", l.writer.seg.name, err))
+		return
+	}
+	took := l.opts.Clock.Boot() - start
+	l.publish(g, int64(len(buf)))
+	if l.opts.OnBarrier != nil {
+		l.opts.OnBarrier(took, int(l.stats.lastBatches), len(buf))
+	}
+}
+
+// encode lays the frames of a group out as they will stand in the file.
+func (l *Log) encode(g *group) []byte {
+	w := &l.writer
+	buf, durable := w.buf[:0], l.durable.Load()
+	for _, b := range g.batches {
+		off := w.pos + int64(len(buf))
+		h := segment.FrameHeader{
+			PayloadCRC: segment.ExtendChecksum(b.BodyCRC, b.Stamp),
+			PayloadLen: uint32(len(b.Body) + len(b.Stamp)),
+			Kind:       segment.Batch,
+			LSN:        b.LSN,
+			Durable:    durable,
+			Run:        b.Run,
+			Count:      b.Count,
+			Prev:       w.prev,
+		}
+		buf = segment.AppendParts(buf, &h, w.seg.key, off, b.Body, b.Stamp)
+		b.Pos = Position{w.seg.id, uint32(off)}
+		w.prev = h.CRC
+	}
+	w.buf = buf
+	return buf
+}
+
+// publish installs a durable group and wakes its waiters.
+func (l *Log) publish(g *group, bytes int64) {
+	w := &l.writer
+	w.pos += bytes
+	w.seg.end.Store(w.pos) // readable
+	l.state.Publish(g.batches)
+
+	l.stats.note(len(g.batches), bytes)
+	l.mu.Lock()
+	l.durable.Store(g.last)
+	l.pop(g)
+	l.mu.Unlock()
+	close(g.done)
+}
+
+// room makes sure that n bytes fit into the active segment, rolling to the
+// next one if need be. All barriers on the old one have returned.
+func (l *Log) room(n int64) error {
+	w := &l.writer
+	if !w.dead && w.pos+n <= w.seg.size {
+		return nil
+	}
+	next, err := l.takeReady()
+	if err != nil {
+		return err
+	}
+	old := w.seg
+	l.retire(old, l.durable.Load(), w.dead)
+	w.seg, w.pos, w.prev, w.dead = next, segment.HeaderBytes, 0, false
+	return nil
+}
+
+// takeReady waits for the next segment, or for the news that there is none.
+func (l *Log) takeReady() (*active, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.ready == nil && l.short == nil && l.poison == nil {
+		l.kickKeeper()
+		l.work.Wait()
+	}
+	switch {
+	case l.poison != nil:
+		return nil, l.poison
+	case l.ready == nil:
+		l.kickKeeper()
+		return nil, l.short
+	}
+	next := l.ready
+	l.ready = nil
+	l.kickKeeper()
+	return next, nil
+}
+
+// retire hands a segment that will not grow to the keeper.
+func (l *Log) retire(old *active, last uint64, dead bool) {
+	old.f.Close() // what it holds is durable, or was refused
+	old.last = last
+	old.closed.Store(true)
+	if dead {
+		return // ended in the manifest already, and never written again
+	}
+	l.mu.Lock()
+	l.toSeal = append(l.toSeal, old.segFile)
+	l.mu.Unlock()
+}
