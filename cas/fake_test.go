@@ -121,3 +121,5 @@ func text(seed uint64, n int) []byte {
 	}
 	return b[:n]
 }
+
+var ctx0 = context.Background()

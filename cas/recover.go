@@ -3,8 +3,10 @@ package cas
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -44,11 +46,11 @@ func (s *Store) recover(ctx context.Context) (Recovery, error) {
 	if err := s.dirHandle.Sync(); err != nil {
 		_ = s.poison("sync the directory of packs", err)
 	}
+	known := s.knownPacks()
 	names, err := s.fs.ReadDir(s.dir)
 	if err != nil {
 		return rec, fmt.Errorf("cas: %w", err)
 	}
-	known := s.knownPacks()
 	open := s.findFiles(known, names, &rec)
 	if s.Healthy() != nil {
 		return rec, nil // readable, and nothing is changed
@@ -61,7 +63,8 @@ func (s *Store) recover(ctx context.Context) (Recovery, error) {
 	return rec, nil
 }
 
-// knownPacks is the ledger's list without those that are gone.
+// knownPacks is the ledger's list without those that are gone, whose files
+// are removed if they are still there.
 func (s *Store) knownPacks() []Pack {
 	s.app.lastSeq = s.opts.SeqAfter
 	var known []Pack
@@ -69,6 +72,9 @@ func (s *Store) knownPacks() []Pack {
 		s.app.lastSeq = max(s.app.lastSeq, l.Seq)
 		if !l.Sealed || l.Bytes > 0 {
 			known = append(known, l)
+		} else if err := s.fs.Remove(activeName(s.dir, l.Seq)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			// A power cut came between the ledger and the unlink.
+			s.log.Warn("a dropped pack is left behind", "pack", l.Seq, "err", err)
 		}
 	}
 	slices.SortFunc(known, func(a, b Pack) int { return cmp.Compare(a.Seq, b.Seq) })

@@ -190,8 +190,9 @@ func (s *Store) renameSealed(p *pack) error {
 	name := sealedName(s.dir, p.write.b3)
 	var err error
 	if p.name != name {
-		if err = s.fs.Rename(p.name, name); err == nil {
-			p.name = name
+		// An error may be a lie: what counts is where the file is.
+		if err = s.fs.Rename(p.name, name); err == nil || s.isAt(name, p.name) {
+			p.name, err = name, nil
 		}
 	}
 	p.mu.Unlock()
@@ -202,6 +203,12 @@ func (s *Store) renameSealed(p *pack) error {
 		return s.poison("sync the directory of packs", err)
 	}
 	return nil
+}
+
+func (s *Store) isAt(name, old string) bool {
+	_, err := s.fs.Stat(name)
+	_, oldErr := s.fs.Stat(old)
+	return err == nil && errors.Is(oldErr, fs.ErrNotExist)
 }
 
 func (s *Store) listSealed(p *pack) error {
