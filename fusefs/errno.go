@@ -5,8 +5,10 @@ import (
 	"errors"
 	"syscall"
 
+	"durafs/cas"
 	"durafs/runs"
 	"durafs/view"
+	"durafs/wal"
 )
 
 // errno is the one place that makes an error an errno. What is not in the
@@ -34,7 +36,7 @@ func errno(err error) syscall.Errno {
 var (
 	// ErrReadOnly answers everything that would change something.
 	ErrReadOnly = errors.New("fusefs: the mount is read-only")
-	// ErrHandles: more files are open than HandlesMax.
+	// ErrHandles: more files are open than HandlesMax, or MomentBytesMax.
 	ErrHandles = errors.New("fusefs: too many open files")
 )
 
@@ -52,7 +54,14 @@ func kind[T error](name string, e syscall.Errno) errnoRow {
 	return errnoRow{name, func(err error) bool { _, ok := errors.AsType[T](err); return ok }, e}
 }
 
+// errors_ is searched in order. Damage comes first: what it wraps is of the
+// store's own files.
 var errors_ = []errnoRow{
+	kind[*wal.DamageError]("wal.DamageError", syscall.EIO),
+	kind[*cas.DamageError]("cas.DamageError", syscall.EIO),
+	value("cas.ErrNotFound", cas.ErrNotFound, syscall.EIO), // it is referred to, so it is lost
+	value("wal.ErrEnd", wal.ErrEnd, syscall.EIO),
+
 	value("fusefs.ErrReadOnly", ErrReadOnly, syscall.EROFS),
 	value("fusefs.ErrHandles", ErrHandles, syscall.ENFILE),
 
@@ -63,20 +72,68 @@ var errors_ = []errnoRow{
 	value("view.ErrNotLink", view.ErrNotLink, syscall.EINVAL),
 	value("view.ErrNameTooLong", view.ErrNameTooLong, syscall.ENAMETOOLONG),
 
+	// Of a store that takes no more, or is closing: what was there can mostly
+	// be read, and this could not.
+	value("wal.ErrPoisoned", wal.ErrPoisoned, syscall.EIO),
+	value("wal.ErrUnknown", wal.ErrUnknown, syscall.EIO),
+	value("wal.ErrRefused", wal.ErrRefused, syscall.EIO),
+	value("wal.ErrClosed", wal.ErrClosed, syscall.EIO),
+	value("wal.ErrUnknownFlag", wal.ErrUnknownFlag, syscall.EIO),
+	kind[*wal.FutureVersionError]("wal.FutureVersionError", syscall.EIO),
+	value("cas.ErrPoisoned", cas.ErrPoisoned, syscall.EIO),
+	value("cas.ErrClosed", cas.ErrClosed, syscall.EIO),
+	value("cas.ErrFormat", cas.ErrFormat, syscall.EIO),
+
+	// Of writing, which a later file of the tree may meet.
+	value("wal.ErrBusy", wal.ErrBusy, syscall.EAGAIN),
+	value("wal.ErrTooLarge", wal.ErrTooLarge, syscall.EFBIG),
+	kind[*wal.NoSpaceError]("wal.NoSpaceError", syscall.ENOSPC),
+	kind[*cas.NoSpaceError]("cas.NoSpaceError", syscall.ENOSPC),
+
 	value("context.Canceled", context.Canceled, syscall.EINTR),
 	value("context.DeadlineExceeded", context.DeadlineExceeded, syscall.ETIMEDOUT),
 }
 
 // refusals are the domain's. Reading meets few of them; the rest is here so
-// that each has an answer when a later file of the tree does.
+// that each has its answer, and a new code is not forgotten.
 var refusals = map[runs.Code]syscall.Errno{
 	runs.UnknownRun:     syscall.ENOENT,
 	runs.UnknownPayload: syscall.ENOENT,
 
-	runs.BadID:     syscall.EINVAL,
-	runs.BadName:   syscall.EINVAL,
-	runs.BadLabel:  syscall.EINVAL,
-	runs.BadCursor: syscall.EINVAL,
+	runs.BadID:             syscall.EINVAL,
+	runs.BadName:           syscall.EINVAL,
+	runs.BadLabel:          syscall.EINVAL,
+	runs.BadBinding:        syscall.EINVAL,
+	runs.BadStatus:         syscall.EINVAL,
+	runs.BadLease:          syscall.EINVAL,
+	runs.BadCursor:         syscall.EINVAL,
+	runs.RowNotObject:      syscall.EINVAL,
+	runs.RowInvalid:        syscall.EINVAL,
+	runs.ReservedName:      syscall.EINVAL,
+	runs.KeyMissing:        syscall.EINVAL,
+	runs.UnaccountedCalls:  syscall.EINVAL,
+	runs.TargetNotEnrolled: syscall.EINVAL,
 
-	runs.NotOwner: syscall.EACCES,
+	runs.TooLarge:    syscall.EFBIG,
+	runs.RowTooLarge: syscall.EFBIG,
+	runs.RunFull:     syscall.EDQUOT,
+
+	runs.NotOwner:        syscall.EACCES,
+	runs.WriterRequired:  syscall.EACCES,
+	runs.WrongToken:      syscall.EACCES,
+	runs.ProtectedSource: syscall.EACCES,
+
+	runs.RunExists:           syscall.EEXIST,
+	runs.KeyConflict:         syscall.EEXIST,
+	runs.PayloadConflict:     syscall.EEXIST,
+	runs.SettleConflict:      syscall.EEXIST,
+	runs.IdempotencyMismatch: syscall.EEXIST,
+	runs.IdempotencyInFlight: syscall.EAGAIN,
+
+	runs.StaleWriter:         syscall.ESTALE,
+	runs.RevisionMismatch:    syscall.ESTALE,
+	runs.Finished:            syscall.EPERM,
+	runs.AttachRequired:      syscall.EPERM,
+	runs.WrongPhase:          syscall.EPERM,
+	runs.CancelRequestedCode: syscall.ECANCELED,
 }

@@ -42,6 +42,10 @@ func (v *View) Effects(c runs.Change, yield func(Effect)) {
 	}
 	if c.Kinds&runs.ChangedPayload != 0 {
 		attr(PayloadsDir(r.Ref))
+	}
+	if c.Kinds&(runs.ChangedPayload|runs.ChangedSealed) != 0 {
+		// The terminal payload is stored before the run ends, and is shown
+		// when it did.
 		yield(Effect{What: StaleName, Node: RunDir(r.Ref), Name: runFiles[filePayload]})
 	}
 	if c.Kinds&runs.ChangedLate != 0 {

@@ -11,6 +11,9 @@ func (v *View) Lookup(dir Node, name string) (Attr, error) {
 	if len(name) > NameBytesMax {
 		return Attr{}, ErrNameTooLong
 	}
+	if dir.Kind() == KindRun {
+		return v.lookupRun(dir, name)
+	}
 	n, err := v.child(dir, name)
 	if err != nil {
 		return Attr{}, err
@@ -18,6 +21,7 @@ func (v *View) Lookup(dir Node, name string) (Attr, error) {
 	return v.Attr(n)
 }
 
+// child finds a name in a directory that belongs to no run.
 func (v *View) child(dir Node, name string) (Node, error) {
 	switch {
 	case dir == Root:
@@ -32,15 +36,6 @@ func (v *View) child(dir Node, name string) (Node, error) {
 		}
 	case dir.Kind() == KindDay:
 		return v.lookupDay(dir, name)
-	case dir.Kind() == KindRun && dir.file() == fileDir:
-		return v.lookupRun(dir, name)
-	case dir == PayloadsDir(dir.run()):
-		r, err := v.info(dir)
-		if err != nil {
-			return 0, err
-		}
-		p, err := v.payloadByName(r, name)
-		return PayloadFile(r.Ref, p.Ordinal), err
 	}
 	return 0, ErrNotExist
 }
@@ -74,19 +69,25 @@ func (v *View) lookupDay(dir Node, name string) (Node, error) {
 	return dayLink(ref), nil
 }
 
-// lookupRun finds a file of a run. Which of the optional ones there are is
-// answered by Attr.
-func (v *View) lookupRun(dir Node, name string) (Node, error) {
+// lookupRun finds a name in a run's directory or among its payloads.
+func (v *View) lookupRun(dir Node, name string) (Attr, error) {
 	r, err := v.info(dir)
 	if err != nil {
-		return 0, err
+		return Attr{}, err
 	}
-	for file := fileRecord; file <= fileLate; file++ {
+	if dir == PayloadsDir(r.Ref) {
+		p, err := v.payloadByName(r, name)
+		if err != nil {
+			return Attr{}, err
+		}
+		return payloadAttr(r.Ref, p), nil
+	}
+	for file := fileRecord; dir == RunDir(r.Ref) && file <= fileLate; file++ {
 		if runFiles[file] == name {
 			return v.runFile(r, uint32(file))
 		}
 	}
-	return 0, ErrNotExist
+	return Attr{}, ErrNotExist
 }
 
 var runFiles = [...]string{
@@ -97,26 +98,29 @@ var runFiles = [...]string{
 	fileLate:     "late",
 }
 
-// runFile is the node of a file in a run's directory, as of now.
-func (v *View) runFile(r runs.Run, file uint32) (Node, error) {
-	switch file {
-	case fileLog:
-		return LogFile(r.Ref, r.Generation), nil
-	case filePayload:
-		p, ok, err := v.payload(r.Ref, runs.TerminalName)
-		if err != nil || !ok || !ordinalFits(p.Ordinal) {
-			return 0, orNotExist(err)
-		}
-		return PayloadFile(r.Ref, p.Ordinal), nil
+// runFile is a file in a run's directory, as of now.
+func (v *View) runFile(r runs.Run, file uint32) (Attr, error) {
+	n := runFileNode(r, file)
+	if file != filePayload {
+		return v.runAttr(Attr{Node: n, Type: n.Type()}, r)
 	}
-	return node(KindRun, uint32(r.Ref), file), nil
+	p, ok, err := v.payload(r.Ref, runs.TerminalName)
+	switch {
+	case err != nil:
+		return Attr{}, err
+	case !ok || !ordinalFits(p.Ordinal):
+		return Attr{}, ErrNotExist
+	}
+	return payloadAttr(r.Ref, p), nil
 }
 
-func orNotExist(err error) error {
-	if err == nil {
-		return ErrNotExist
+// runFileNode is its node, which for the terminal payload is not known without
+// asking.
+func runFileNode(r runs.Run, file uint32) Node {
+	if file == fileLog {
+		return LogFile(r.Ref, r.Generation)
 	}
-	return err
+	return node(KindRun, uint32(r.Ref), file)
 }
 
 // info is what the index knows of the run that n belongs to.

@@ -79,13 +79,13 @@ type payloadList struct {
 }
 
 // listKey changes with every change of the list: a payload takes an ordinal
-// when it appears, a deletion leaves a row, damage another generation.
+// when it is stored, the terminal one is shown with a revision, a deletion is
+// noted among the late writes, damage makes another generation.
 type listKey struct {
 	ref        runs.Ref
 	payloads   uint32
 	generation uint32
 	revision   uint64
-	lastSeq    uint64
 	lateRows   uint64
 }
 
@@ -93,7 +93,7 @@ func (l *payloadLists) get(src Source, r runs.Run) ([]runs.PayloadInfo, error) {
 	if r.Payloads == 0 {
 		return nil, nil
 	}
-	key := listKey{r.Ref, r.Payloads, r.Generation, r.Revision, r.LastSeq, r.LateRows}
+	key := listKey{r.Ref, r.Payloads, r.Generation, r.Revision, r.LateRows}
 	if list, ok := l.cached(key); ok {
 		return list, nil
 	}

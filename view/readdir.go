@@ -142,16 +142,24 @@ func (l *lister) day(day uint32) error {
 	return nil
 }
 
+// run lists a run's directory. Which of the optional files there are is known
+// only with their attributes; those of the record cost its text, and are made
+// only if they are wanted.
 func (l *lister) run(r runs.Run) error {
 	for file := max(l.from, fileRecord); file <= fileLate; file++ {
-		n, err := l.v.runFile(r, uint32(file))
-		if err == ErrNotExist || file == fileLate && r.LateBytes == 0 {
-			continue
+		n := runFileNode(r, uint32(file))
+		attr := func() (Attr, error) { return l.v.runFile(r, uint32(file)) }
+		if file == filePayload || file == fileLate {
+			a, err := attr()
+			if err == ErrNotExist {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			n, attr = a.Node, func() (Attr, error) { return a, nil }
 		}
-		if err != nil {
-			return err
-		}
-		if !l.entry(file, runFiles[file], n, func() (Attr, error) { return l.v.Attr(n) }) {
+		if !l.entry(file, runFiles[file], n, attr) {
 			break
 		}
 	}

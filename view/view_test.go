@@ -415,7 +415,7 @@ func TestEffects(t *testing.T) {
 		runs.ChangedAdmitted: {{What: view.StaleAttr, Node: view.RunsDir}, {What: view.StaleAttr, Node: view.ByDayDir}},
 		runs.ChangedPayload:  {{What: view.StaleName, Node: view.RunDir(3), Name: "payload"}, {What: view.StaleAttr, Node: view.PayloadsDir(3)}},
 		runs.ChangedLate:     {{What: view.StaleName, Node: view.RunDir(3), Name: "late"}},
-		runs.ChangedSealed:   {{What: view.StaleData, Node: view.LogFile(3, 0)}},
+		runs.ChangedSealed:   {{What: view.StaleData, Node: view.LogFile(3, 0)}, {What: view.StaleName, Node: view.RunDir(3), Name: "payload"}},
 	} {
 		got := of(3, kinds)
 		for _, e := range want {
