@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
+	"fmt"
 
 	"durafs/wal"
 )
@@ -55,7 +57,7 @@ func (s *Store) AppendStart(ctx context.Context, c Caller, id string, rows []Row
 	}
 	return func(ctx context.Context) (Appended, error) {
 		if err := t.Wait(ctx); err != nil {
-			return Appended{}, s.lateRows(ctx, num, epoch, rows, err)
+			return Appended{}, s.lateRows(ctx, num, epoch, rows, g.maybePart(err))
 		}
 		return g.answer(), nil
 	}, nil
@@ -67,7 +69,9 @@ type group struct {
 	epoch  uint64
 	num    uint32
 	rows   []groupRow
-	plain  bool // no row has a key or a body beside the log
+
+	batches int  // how many it was encoded into
+	plain   bool // no row has a key or a body beside the log
 }
 
 type groupRow struct {
@@ -157,6 +161,7 @@ func (s *Store) submitRows(g *group) (t wal.Ticket, done bool) {
 	plan := s.planRows(g)
 	s.mu.RUnlock()
 	batches := plan.batches(g)
+	g.batches = len(batches)
 	done = true
 	t = s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
 		l := s.view(g.num)
@@ -315,6 +320,16 @@ func (p rowPlan) number(g *group, last uint64) {
 			w.seq = p.skip[i]
 		}
 	}
+}
+
+// maybePart tells the truth about a group of several batches, which may have
+// had several barriers, when one of them was refused.
+func (g *group) maybePart(err error) error {
+	var full *wal.NoSpaceError
+	if g.batches > 1 && (errors.Is(err, wal.ErrRefused) || errors.As(err, &full)) {
+		return fmt.Errorf("%w; the first of the rows may have been kept (%w)", wal.ErrUnknown, err)
+	}
+	return err
 }
 
 func (g *group) answer() Appended {

@@ -24,10 +24,8 @@ func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error
 	s.log, s.cas, s.bootID, s.packs = log, chunks, newBootID(), nil
 	s.numbers.Store(s.index.newest)
 	s.acc.journal = s.journal
-	if l, ok := any(log).(interface{ Start(wal.State) }); ok { // TODO: call it
-		l.Start(s)
-	}
-	if err := s.eachOf(ctx, slices.Sorted(maps.Keys(s.index.outboxes)), s.finishOutbox); err != nil {
+	log.Start(s)
+	if err := s.eachOf(ctx, s.leftSettling(), s.finishOutbox); err != nil {
 		return fmt.Errorf("runs: finish settlements: %w", err)
 	}
 	if err := s.eachOf(ctx, s.leftRunning(), s.interrupt); err != nil {
@@ -43,7 +41,7 @@ func (s *Store) eachOf(ctx context.Context, nums []uint32, fn func(num uint32) (
 		for _, num := range window {
 			t, err := fn(num)
 			if err != nil {
-				return fmt.Errorf("run %s: %w", s.index.id(num), err)
+				return fmt.Errorf("run number %d: %w", num, err)
 			}
 			tickets = append(tickets, t)
 		}
@@ -54,6 +52,13 @@ func (s *Store) eachOf(ctx context.Context, nums []uint32, fn func(num uint32) (
 		}
 	}
 	return nil
+}
+
+// leftSettling lists the runs whose outbox is still there.
+func (s *Store) leftSettling() []uint32 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Sorted(maps.Keys(s.index.outboxes))
 }
 
 // leftRunning lists the runs that a former boot left running. All that are
@@ -91,7 +96,11 @@ func (s *Store) interrupt(num uint32) (wal.Ticket, error) {
 
 // finishOutbox does what is left of a settlement, from its outbox.
 func (s *Store) finishOutbox(num uint32) (wal.Ticket, error) {
-	pk, err := s.readOutbox(s.index.outboxes[num])
+	s.mu.RLock()
+	c, i := s.index.at(num)
+	flags, at := c.flags[i], s.index.outboxes[num]
+	s.mu.RUnlock()
+	pk, err := s.readOutbox(at)
 	if err != nil {
 		return wal.Ticket{}, err
 	}
@@ -99,10 +108,9 @@ func (s *Store) finishOutbox(num uint32) (wal.Ticket, error) {
 	if err != nil {
 		return wal.Ticket{}, err
 	}
-	c, i := s.index.at(num)
 	st := &settling{
 		num: num, rec: rec, named: true, boxed: true,
-		journaled: c.flags[i]&flagJournaled != 0, threaded: c.flags[i]&flagThreaded != 0,
+		journaled: flags&flagJournaled != 0, threaded: flags&flagThreaded != 0,
 	}
 	if pk.Payload != nil {
 		f, err := s.findPayload(num, TerminalName)

@@ -40,7 +40,9 @@ func (s *Store) List(c Caller, q ListQuery) (Page, error) {
 			break
 		}
 	}
-	page.Next = strconv.FormatUint(l.before, 10)
+	if l.before > s.firstAdmission() {
+		page.Next = strconv.FormatUint(l.before, 10)
+	}
 	return page, nil
 }
 
@@ -98,6 +100,12 @@ func newListing(c Caller, q ListQuery) (*listing, error) {
 		l.uid = &c.UID
 	}
 	return l, nil
+}
+
+func (s *Store) firstAdmission() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.index.admission(s.index.byAdmit[0])
 }
 
 // listChunk is how many runs are looked at under one lock.

@@ -92,7 +92,7 @@ func (s *Store) logSpan(num uint32, off, n int64) (logSpan, error) {
 
 // walkLog renders the rows of a span, in order, until fn returns false.
 func (s *Store) walkLog(span logSpan, fn func(off int64, line []byte) bool) error {
-	w := logWalk{store: s, span: span, fn: fn}
+	w := &logWalk{store: s, span: span, fn: fn}
 	for i, e := range span.extents {
 		last := span.last
 		if i+1 < len(span.extents) {
@@ -109,7 +109,7 @@ type logWalk struct {
 	store   *Store
 	span    logSpan
 	fn      func(off int64, line []byte) bool
-	buf     []byte
+	buf     [8 << 10]byte // holds most frames; a read takes as much at once
 	line    []byte
 	stopped bool
 }
@@ -123,12 +123,9 @@ func (w *logWalk) extent(e extent, last uint32) error {
 		if pos.Segment != e.segment || pos.Offset-e.offset > extentSpanBytesMax {
 			return badBatch("its row %d of run %d is not where the index says", seq, w.span.num)
 		}
-		f, next, err := w.store.log.ReadBatch(pos, w.buf)
+		f, next, err := w.store.log.ReadBatch(pos, w.buf[:])
 		if err != nil {
 			return err
-		}
-		if cap(f.Payload) > cap(w.buf) {
-			w.buf = f.Payload
 		}
 		if f.Run == uint64(w.span.num) || f.Run == 0 {
 			if seq, off, err = w.frame(f, seq, last, off); err != nil || w.stopped {

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -165,9 +164,6 @@ func (s *Store) current(num uint32) (*record, error) {
 // while it was prepared.
 const attemptsMax = 100
 
-// errOvertaken is wrapped in what a caller may try again.
-var errOvertaken = errors.New("runs: the run kept changing while the request was prepared; send it again")
-
 // retry runs try until it says done. What a request prepares outside of the
 // accept step (the next record, which rows are new) can be overtaken by
 // another request of the same run; then it is prepared again.
@@ -180,5 +176,5 @@ func retry(ctx context.Context, try func() (done bool, err error)) error {
 			return err
 		}
 	}
-	return errOvertaken
+	return wal.ErrBusy
 }
