@@ -148,6 +148,38 @@ func (w *Walker) Claims() (durable uint64, found bool, err error) {
 	return durable, found, nil
 }
 
+// Resync moves the walk to the next frame that checks as a whole, whatever it
+// follows, and lets the walk go on there. It tells whether there is one; LSN is
+// then that of the last batch before it.
+func (w *Walker) Resync() (found bool, err error) {
+	for off := w.pos + Align; off+FrameHeaderBytes <= w.end; off += Align {
+		b, err := w.window(off, FrameHeaderBytes)
+		if err != nil {
+			return false, err
+		}
+		if !plausible(b) {
+			continue
+		}
+		h, err := w.headerAt(off)
+		if err != nil {
+			continue
+		}
+		if b, err = w.window(off, h.Bytes()); err != nil {
+			return false, err
+		}
+		if _, err := h.CheckPayload(b, off); err != nil {
+			continue
+		}
+		w.pos, w.Prev, w.LSN = off, h.Prev, h.LSN
+		if h.Count > 0 {
+			w.LSN--
+		}
+		w.Durable = min(w.Durable, h.Durable)
+		return true, nil
+	}
+	return false, nil
+}
+
 // plausible tells cheaply that a header may be worth a checksum.
 func plausible(b []byte) bool {
 	v := binary.LittleEndian.Uint64(b[8:])

@@ -18,11 +18,15 @@ func (l *Log) AddPack(p Pack) error {
 }
 
 // SealPack says how a pack ended, its size and hash; it is durable on return.
+// One of 0 bytes is gone, and not listed any more.
 func (l *Log) SealPack(p Pack) error {
 	p.Sealed = true
 	s := l.man.current()
 	if _, known := s.packs[p.Seq]; !known {
 		return fmt.Errorf("wal: pack %d is not known", p.Seq)
+	}
+	if p.Bytes == 0 {
+		return l.man.commit(dropPack(p.Seq))
 	}
 	return l.man.commit(setPack(p))
 }

@@ -20,6 +20,8 @@ type scan struct {
 	dir     string
 	storeID [16]byte
 	list    []segEntry
+	// readOnly leaves the syncing out: the log may be open beside this.
+	readOnly bool
 	// deliver is called with each batch that a later frame or the manifest
 	// calls durable, in the order of LSNs.
 	deliver func(Frame) error
@@ -121,7 +123,10 @@ func (s *scan) check(f vfs.File, e segEntry) (*segment.Walker, error) {
 	name, end := segmentName(e.ID), e.End
 	read := f.ReadAt
 	if e.State == segLive {
-		end, read = e.Size, f.ReadUncachedAt
+		end = e.Size
+	}
+	if e.State == segLive && !s.readOnly {
+		read = f.ReadUncachedAt
 		if err := f.Datasync(); err != nil {
 			return nil, fmt.Errorf("wal: %s cannot be synced: %w", name, err)
 		}

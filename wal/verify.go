@@ -1,0 +1,249 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"durafs/internal/vfs"
+	"durafs/segment"
+)
+
+// Finding is one place where what is stored is not what was written.
+type Finding struct {
+	File   string
+	Offset int64
+	// LSNFrom to LSNTo are the batches that are harmed, 0 if none are.
+	LSNFrom, LSNTo uint64
+	Reason         string
+}
+
+// Summary tells what Verify looked at.
+type Summary struct {
+	Segments int
+	Batches  uint64
+	Bytes    int64
+	// Last is the LSN of the last batch that was found.
+	Last     uint64
+	Packs    []Pack
+	Findings int
+}
+
+// verifyRounds bounds how often the unsealed tail is read again, beside a log
+// that is being written.
+const verifyRounds = 8
+
+// Verify checks every copy of the manifest, every segment and every frame, and
+// the BLAKE3 of what is sealed, and reports each finding. It writes and syncs
+// nothing, and may run beside an open log: it judges only what the manifest or
+// a later frame calls durable.
+//
+// The error is for what could not be checked; damage is reported instead.
+func Verify(ctx context.Context, fsys vfs.FS, dir string, report func(Finding)) (Summary, error) {
+	v := verifier{ctx: ctx, fs: fsys, dir: dir, report: report}
+	err := v.run()
+	return v.sum, err
+}
+
+type verifier struct {
+	ctx     context.Context
+	fs      vfs.FS
+	dir     string
+	report  func(Finding)
+	storeID [16]byte
+	lastID  uint32 // of the segments that are done
+	sum     Summary
+}
+
+func (v *verifier) run() error {
+	var err error
+	if v.storeID, err = storeIDOf(v.fs, v.dir); err != nil {
+		return v.finding(err)
+	}
+	m, err := loadManifest(v.fs, v.dir, v.storeID, false)
+	if err != nil {
+		return v.finding(err)
+	}
+	for _, n := range m.notes {
+		if err := v.finding(n); err != nil {
+			return err
+		}
+	}
+	v.sum.Packs = m.state.sortedPacks()
+	for _, e := range m.state.sortedSegments() {
+		if e.State == segLive {
+			break // from here on it is the tail
+		}
+		if err := v.ended(e); err != nil {
+			return err
+		}
+	}
+	return v.tail()
+}
+
+// finding reports a *DamageError; other errors are returned.
+func (v *verifier) finding(err error) error {
+	var d *DamageError
+	if !errors.As(err, &d) {
+		return err
+	}
+	reason := d.Reason
+	if d.Err != nil {
+		reason += ": " + d.Err.Error()
+	}
+	v.add(Finding{File: d.File, Offset: d.Offset, LSNFrom: d.LSNFrom, LSNTo: d.LSNTo, Reason: reason})
+	return nil
+}
+
+func (v *verifier) add(f Finding) {
+	v.sum.Findings++
+	v.report(f)
+}
+
+// storeIDOf reads the store's uuid from a copy of the manifest.
+func storeIDOf(fsys vfs.FS, dir string) (id [16]byte, err error) {
+	var errs []error
+	for _, name := range manifestNames {
+		f, err := fsys.Open(filepath.Join(dir, name))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		b := make([]byte, segment.HeaderBytes)
+		n, _ := f.ReadAt(b, 0)
+		f.Close()
+		h, err := segment.ParseHeader(b[:n])
+		if err == nil {
+			return h.StoreID, nil
+		}
+		if fromLaterVersion(err) {
+			return id, fmt.Errorf("wal: %s: %w", name, err)
+		}
+		errs = append(errs, err)
+	}
+	return id, &DamageError{File: manifestNames[0], Reason: "neither copy of the manifest can be read", Err: errors.Join(errs...)}
+}
+
+// ended checks a segment that will not grow.
+func (v *verifier) ended(e segEntry) error {
+	if err := v.ctx.Err(); err != nil {
+		return err
+	}
+	name := segmentName(e.ID)
+	v.lastID = e.ID
+	f, err := v.fs.Open(filepath.Join(v.dir, name))
+	if err != nil {
+		missing := v.sum.Last + 1
+		v.sum.Last = e.Last
+		return v.finding(damageAt(name, 0, missing, e.Last, err))
+	}
+	defer f.Close()
+	v.sum.Segments++
+	h, err := readHeader(f.ReadAt, segment.LogFile, v.storeID)
+	if err == nil && (h.ID != e.ID || h.Salt != e.Salt) {
+		err = &segment.InvalidError{Reason: fmt.Sprintf("the header says segment %d", h.ID)}
+	}
+	before := v.sum.Findings
+	if err != nil {
+		if err := v.finding(damageAt(name, 0, 0, 0, err)); err != nil {
+			return err
+		}
+	}
+	if err := v.frames(f, e); err != nil || e.State != segSealed || v.sum.Findings > before {
+		return err
+	}
+	sum, err := hashFile(f, e.End)
+	if err == nil && sum != e.B3 {
+		err = &segment.InvalidError{Reason: "BLAKE3 of the file is not the one that the manifest has"}
+	}
+	if err != nil {
+		return v.finding(damageAt(name, 0, 0, 0, err))
+	}
+	return nil
+}
+
+// frames walks an ended segment, going on behind what is damaged.
+func (v *verifier) frames(f vfs.File, e segEntry) error {
+	w := segment.NewWalker(f.ReadAt, segment.NewKey(e.Salt), segment.HeaderBytes, e.End, v.sum.Last)
+	defer func() { v.sum.Last = e.Last }()
+	for {
+		at, missing := w.Offset(), w.LSN+1
+		frame, err := w.Next()
+		switch {
+		case err == nil:
+			v.sum.Bytes += frame.Bytes()
+			if frame.Kind == segment.Batch {
+				v.sum.Batches++
+			}
+		case errors.Is(err, io.EOF):
+			if w.LSN != e.Last {
+				v.add(Finding{segmentName(e.ID), at, w.LSN + 1, e.Last, fmt.Sprintf("the segment ends with LSN %d, not %d", w.LSN, e.Last)})
+			}
+			return nil
+		default:
+			found, resyncErr := w.Resync()
+			to := e.Last
+			if found {
+				to = w.LSN
+			}
+			if err := v.finding(damageAt(segmentName(e.ID), at, missing, to, err)); err != nil {
+				return err
+			}
+			if !found {
+				return resyncErr
+			}
+		}
+	}
+}
+
+// tail checks the segments that are not sealed, as an open would. Where a log
+// is open beside this, frames appear while they are read: a frame that was not
+// there a moment ago may be called durable by one that is read now. So what
+// looks like damage is looked at again, and counts when it stays where it is.
+func (v *verifier) tail() error {
+	var before *DamageError
+	for range verifyRounds {
+		s, err := v.scanTail()
+		var d *DamageError
+		switch {
+		case err == nil:
+			v.sum.Segments += len(s.list)
+			v.sum.Batches += s.batches + uint64(len(s.pending))
+			v.sum.Bytes += s.bytes
+			v.sum.Last = s.last
+			for _, n := range s.notes {
+				if err := v.finding(n); err != nil {
+					return err
+				}
+			}
+			return nil
+		case !errors.As(err, &d):
+			return err
+		case before != nil && before.File == d.File && before.Offset == d.Offset && before.LSNFrom == d.LSNFrom:
+			return v.finding(d)
+		}
+		before = d
+	}
+	return nil // it moves: what was missing came each time
+}
+
+// scanTail reads what the manifest lists behind the last segment that this
+// verifier checked.
+func (v *verifier) scanTail() (*scan, error) {
+	m, err := loadManifest(v.fs, v.dir, v.storeID, false)
+	if err != nil {
+		return nil, err
+	}
+	s := &scan{
+		ctx: v.ctx, fs: v.fs, dir: v.dir, storeID: v.storeID, readOnly: true, last: v.sum.Last,
+		vouched: m.state.high.LSN, deliver: func(Frame) error { return nil }, ends: map[uint32]segEntry{},
+	}
+	for _, e := range m.state.sortedSegments() {
+		if e.ID > v.lastID {
+			s.list = append(s.list, e)
+		}
+	}
+	return s, s.run()
+}

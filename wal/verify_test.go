@@ -1,0 +1,70 @@
+package wal
+
+import (
+	"path/filepath"
+	"testing"
+
+	"durafs/internal/vfs"
+)
+
+func findings(t *testing.T, fsys vfs.FS, dir string) ([]Finding, Summary) {
+	t.Helper()
+	var list []Finding
+	sum, err := Verify(ctx, fsys, dir, func(f Finding) { list = append(list, f) })
+	if err != nil {
+		t.Fatalf("Verify: %v", err)
+	}
+	if sum.Findings != len(list) {
+		t.Fatalf("Summary says %d findings, %d were reported", sum.Findings, len(list))
+	}
+	return list, sum
+}
+
+func TestVerifySound(t *testing.T) {
+	o := testOptions(vfs.OS, filepath.Join(t.TempDir(), "wal"))
+	l, _, _, _ := mustOpen(t, o)
+	check := func(when string, batches uint64) {
+		t.Helper()
+		list, sum := findings(t, o.FS, o.Dir)
+		if len(list) > 0 || sum.Batches != batches || sum.Last != batches {
+			t.Fatalf("%s: %+v, %+v", when, list, sum)
+		}
+	}
+	check("empty", 0)
+	mustAppend(t, l, numbered(1, 60, 700)...)
+	check("open", 60)
+	mustClose(t, l)
+	check("closed", 60)
+	l, _, _, _ = mustOpen(t, o)
+	mustAppend(t, l, numbered(61, 70, 700)...)
+	crash(l)
+	check("crashed", 70)
+}
+
+// Beside a log that is being written nothing looks like damage.
+func TestVerifyBesideWriter(t *testing.T) {
+	o := testOptions(vfs.OS, filepath.Join(t.TempDir(), "wal"))
+	l, _, _, _ := mustOpen(t, o)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, b := range numbered(1, 600, 500) {
+			submit(l, b).Wait(ctx)
+		}
+	}()
+	rounds := 0
+	for busy := true; busy; rounds++ {
+		select {
+		case <-done:
+			busy = false
+		default:
+		}
+		if list, _ := findings(t, o.FS, o.Dir); len(list) > 0 {
+			t.Fatalf("round %d: %+v", rounds, list)
+		}
+	}
+	mustClose(t, l)
+	if _, sum := findings(t, o.FS, o.Dir); sum.Batches != 600 {
+		t.Fatalf("%+v", sum)
+	}
+}
