@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"durafs/wal"
+)
+
+const (
+	entryBytes = 1024
+	// roundTime is how long one side of a pair runs in one round.
+	roundTime = 250 * time.Millisecond
+	// warmTime is how long the log runs before the first round, so that its
+	// segments have grown and its goroutines exist.
+	warmTime = 300 * time.Millisecond
+)
+
+// measureAppend compares appending entries of 1 KiB to the log, from several
+// writers, with one barrier of the hardware that carries as many.
+func measureAppend(ctx context.Context, dir string) ([]Row, error) {
+	log, err := openLog(ctx, filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close(context.WithoutCancel(ctx))
+	floor, err := newFloorFile(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer floor.Close()
+
+	var all []Row
+	for _, c := range []struct {
+		writers int
+		rate    float64 // goal of entries/s over the floor's
+		p50     float64 // goal of the median latency over the floor's; 0: none
+	}{
+		{1, 0, 1.10}, {16, 0.85, 0}, {64, 0.55, 1.6}, {256, 0.45, 0},
+	} {
+		rates, latencies, err := comparePairs(ctx, log, floor, c.writers)
+		if err != nil {
+			return nil, err
+		}
+		if c.rate > 0 {
+			all = append(all, row(fmt.Sprintf("durable append 1 KiB, %d writers: entries/s", c.writers), "/s", c.rate, false, rates))
+		}
+		if c.p50 > 0 {
+			all = append(all, row(fmt.Sprintf("durable append 1 KiB, %d writers: p50 / one barrier", c.writers), "µs", c.p50, true, latencies))
+		}
+	}
+	return all, nil
+}
+
+// comparePairs measures rounds of both sides in turn.
+func comparePairs(ctx context.Context, log *wal.Log, floor *floorFile, writers int) (rates, latencies []pair, err error) {
+	if _, err := appendFor(ctx, log, writers, warmTime); err != nil {
+		return nil, nil, err
+	}
+	for range rounds {
+		// One barrier that carries the entries of all writers.
+		group, err := floor.barriers(writers*entryBytes, roundTime)
+		if err != nil {
+			return nil, nil, err
+		}
+		// One barrier that carries one entry: what a writer alone waits for.
+		single := group
+		if writers > 1 {
+			if single, err = floor.barriers(entryBytes, roundTime/2); err != nil {
+				return nil, nil, err
+			}
+		}
+		took, err := appendFor(ctx, log, writers, roundTime)
+		if err != nil {
+			return nil, nil, err
+		}
+		rates = append(rates, pair{
+			value: float64(len(took)) / roundTime.Seconds(),
+			floor: float64(len(group)*writers) / roundTime.Seconds(),
+		})
+		latencies = append(latencies, pair{p50(took), p50(single)})
+	}
+	return rates, latencies, nil
+}
+
+// appendFor lets writers append for a while, each waiting for its own entry,
+// and tells every latency.
+func appendFor(ctx context.Context, log *wal.Log, writers int, during time.Duration) ([]time.Duration, error) {
+	var (
+		mu    sync.Mutex
+		all   []time.Duration
+		first error
+		wg    sync.WaitGroup
+	)
+	body := make([]byte, entryBytes)
+	crc := wal.Checksum(body)
+	begin := time.Now()
+	for range writers {
+		wg.Go(func() {
+			took := make([]time.Duration, 0, 4096)
+			var err error
+			for err == nil && time.Since(begin) < during {
+				t := time.Now()
+				err = appendOne(ctx, log, body, crc)
+				took = append(took, time.Since(t))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, took...)
+			if first == nil {
+				first = err
+			}
+		})
+	}
+	wg.Wait()
+	return all, first
+}
+
+func appendOne(ctx context.Context, log *wal.Log, body []byte, crc uint32) error {
+	t := log.Submit(wal.Ordinary, func(uint64) wal.Decision {
+		return wal.Decision{Batches: []*wal.Batch{{Run: 1, Count: 1, Body: body, BodyCRC: crc}}}
+	})
+	return t.Wait(ctx)
+}
+
+// nothing is the domain of a log that only measures.
+type nothing struct{}
+
+func (nothing) Publish([]*wal.Batch) {}
+func (nothing) Reset()               {}

@@ -1,0 +1,139 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"durafs/internal/clock"
+	"durafs/internal/durable"
+	"durafs/internal/vfs"
+)
+
+// The names in a store's directory.
+const (
+	configName  = "store.json"
+	lockName    = "LOCK"
+	walName     = "wal"
+	casName     = "cas"
+	tmpName     = "tmp"  // never trusted, emptied at open
+	lostName    = "lost" // what recovery would not trust or delete
+	ControlName = "control.sock"
+	AgentName   = "agent.sock"
+)
+
+var directories = []string{walName, casName, tmpName, lostName}
+
+// ours are the names that an interrupted creation can have left.
+var ours = append([]string{lockName, configName + durable.TmpSuffix, ControlName, AgentName}, directories...)
+
+// makeRoot makes the store's directory and those above it where they are
+// missing. A directory that exists stays as it is.
+func makeRoot(fsys vfs.FS, dir string) error {
+	if info, err := fsys.Stat(dir); err == nil {
+		if !info.IsDir {
+			return &fs.PathError{Op: "open", Path: dir, Err: errors.New("it is a file, not a directory")}
+		}
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if parent := filepath.Dir(dir); parent != dir {
+		if err := makeRoot(fsys, parent); err != nil {
+			return err
+		}
+	}
+	return durable.EnsureDir(fsys, dir)
+}
+
+// checkRoot tells whether dir is a store, or may become one. What is neither
+// is a *ForeignError, before anything in it was touched.
+func checkRoot(fsys vfs.FS, dir string) (exists bool, err error) {
+	names, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if slices.Contains(names, configName) {
+		return true, nil
+	}
+	for _, name := range names {
+		if !slices.Contains(ours, name) {
+			return false, &ForeignError{Dir: dir, Name: name}
+		}
+		if name != walName && name != casName {
+			continue
+		}
+		inside, err := fsys.ReadDir(filepath.Join(dir, name))
+		if err != nil {
+			return false, err
+		}
+		if len(inside) > 0 {
+			return false, &ConfigError{Path: filepath.Join(dir, configName), Reason: "it is missing, but " + name + "/ holds files"}
+		}
+	}
+	return false, nil
+}
+
+// create makes an empty store in dir, which is locked. It can be interrupted
+// anywhere and begun again:
+//
+//	mkdir wal, cas, tmp, lost   each with a sync of dir
+//	store.json                  last: from its rename on the store exists
+func create(fsys vfs.FS, dir string, ck clock.Clock) (config, error) {
+	if fsys == vfs.OS {
+		// The user's own mkdir left it readable for others.
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return config{}, err
+		}
+	}
+	if err := ensureDirectories(fsys, dir); err != nil {
+		return config{}, err
+	}
+	c, err := newConfig(ck.Now())
+	if err != nil {
+		return config{}, err
+	}
+	b, err := c.encode()
+	if err != nil {
+		return config{}, err
+	}
+	return c, durable.WriteFile(fsys, filepath.Join(dir, configName), b)
+}
+
+func ensureDirectories(fsys vfs.FS, dir string) error {
+	for _, name := range directories {
+		if err := durable.EnsureDir(fsys, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readConfig reads store.json.
+func readConfig(fsys vfs.FS, dir string) (config, error) {
+	path := filepath.Join(dir, configName)
+	b, err := durable.ReadFile(fsys, path, configBytesMax)
+	if errors.Is(err, durable.ErrTooLarge) {
+		return config{}, &ConfigError{Path: path, Reason: err.Error()}
+	}
+	if err != nil {
+		return config{}, err
+	}
+	return decodeConfig(path, b)
+}
+
+// emptyTmp removes what a former boot left half-made. Nothing depends on it
+// being gone, so nothing is synced.
+func emptyTmp(fsys vfs.FS, dir string) error {
+	tmp := filepath.Join(dir, tmpName)
+	names, err := fsys.ReadDir(tmp)
+	for _, name := range names {
+		err = errors.Join(err, fsys.Remove(filepath.Join(tmp, name)))
+	}
+	return err
+}

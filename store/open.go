@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"durafs/cas"
+	"durafs/internal/clock"
+	"durafs/internal/dirlock"
+	"durafs/internal/vfs"
+	"durafs/runs"
+	"durafs/wal"
+)
+
+func (o Options) withDefaults() Options {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Clock == nil {
+		o.Clock = clock.System
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Open opens the store in dir, and makes one where there is none: dir may be
+// missing or empty. It returns *HeldError when another process has it open,
+// *ForeignError when dir holds something else, *FutureError, *ConfigError,
+// *FilesystemError, *wal.DamageError, or an error of the operating system.
+func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
+	opt = opt.withDefaults()
+	begin := opt.Clock.Boot()
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := checkRoot(opt.FS, dir); err != nil {
+		return nil, err // before anything is made or locked in somebody's directory
+	}
+	if err := makeRoot(opt.FS, dir); err != nil {
+		return nil, err
+	}
+	if err := checkFilesystem(opt.FS, dir); err != nil && !opt.UnsafeFilesystem {
+		return nil, err
+	}
+	lock, err := dirlock.Acquire(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, fs: opt.FS, clock: opt.Clock, lock: lock}
+	if err := s.open(ctx, opt); err != nil {
+		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+	}
+	s.recovery.TookMS = (opt.Clock.Boot() - begin).Milliseconds()
+	return s, nil
+}
+
+// open does what needs the lock.
+func (s *Store) open(ctx context.Context, opt Options) error {
+	exists, err := checkRoot(s.fs, s.dir)
+	if err != nil {
+		return err
+	}
+	if exists {
+		s.config, err = readConfig(s.fs, s.dir)
+		err = errors.Join(err, ensureDirectories(s.fs, s.dir))
+	} else {
+		s.config, err = create(s.fs, s.dir, s.clock)
+	}
+	if err != nil {
+		return err
+	}
+	s.recovery.Created = !exists
+	if err := emptyTmp(s.fs, s.dir); err != nil {
+		return err
+	}
+	s.runs = runs.New(runs.Options{Clock: s.clock, StoreKey: s.config.Key, Log: opt.Log})
+	if err := s.openLog(ctx, opt); err != nil {
+		return err
+	}
+	if err := s.openChunks(ctx, opt); err != nil {
+		return err
+	}
+	before := s.runs.Counts()
+	s.recovery.Interrupted = before[runs.Running.String()]
+	s.recovery.Settled = before[runs.Settling.String()]
+	return s.runs.Boot(ctx, s.log, s.chunks)
+}
+
+// openLog replays the log into the domain.
+func (s *Store) openLog(ctx context.Context, opt Options) error {
+	log, found, err := wal.Open(ctx, wal.Options{
+		FS: s.fs, Dir: filepath.Join(s.dir, walName), StoreID: s.config.Store,
+		Clock: s.clock, Log: opt.Log, OnBarrier: onBarrier(opt.OnBarrier),
+	}, s.runs.Replay)
+	if err != nil {
+		return err
+	}
+	s.log = log
+	s.recovery.addLog(found)
+	return nil
+}
+
+// openChunks tells the chunk store what the log refers to, so that an earlier
+// process's pack is cut behind it.
+func (s *Store) openChunks(ctx context.Context, opt Options) error {
+	chunks, found, err := cas.Open(ctx, cas.Options{
+		FS: s.fs, Dir: filepath.Join(s.dir, casName), StoreID: s.config.Store,
+		Ledger: ledger{s.log}, Log: opt.Log, Used: s.runs.UsedPacks(), SeqAfter: s.log.HighWater().Pack,
+	})
+	if err != nil {
+		return err
+	}
+	s.chunks = chunks
+	s.recovery.addChunks(found)
+	return nil
+}
+
+func onBarrier(fn func(Barrier)) func(time.Duration, int, int) {
+	if fn == nil {
+		return nil
+	}
+	return func(took time.Duration, batches, bytes int) { fn(Barrier{took, batches, bytes}) }
+}
+
+// Close ends the boot: it seals what is open and gives the lock back. What
+// could not be closed is reported; the lock is given back all the same.
+func (s *Store) Close(ctx context.Context) error {
+	var errs []error
+	if s.chunks != nil { // first: its last pack is noted in the log's MANIFEST
+		errs = append(errs, s.chunks.Close())
+	}
+	if s.log != nil {
+		errs = append(errs, s.log.Close(ctx))
+	}
+	return errors.Join(append(errs, s.lock.Close())...)
+}

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"time"
+
+	"durafs/runs"
+)
+
+// Barrier is one group commit of the log.
+type Barrier struct {
+	Took    time.Duration
+	Batches int
+	Bytes   int
+}
+
+// Status is what `durafs status` and GET /v1/status answer of the store.
+type Status struct {
+	Store         string         `json:"store"`
+	StoreID       string         `json:"store_id"`
+	FormatVersion int            `json:"format_version"`
+	BootID        string         `json:"boot_id"`
+	Health        string         `json:"health"` // "ok", or why not
+	Policy        string         `json:"policy"`
+	Runs          map[string]int `json:"runs"` // by phase
+	Log           LogStatus      `json:"log"`
+	Chunks        ChunkStatus    `json:"chunks"`
+	Space         SpaceStatus    `json:"space"`
+	Recovery      Recovery       `json:"recovery"`
+}
+
+// LogStatus counts what the log holds.
+type LogStatus struct {
+	DurableLSN uint64 `json:"durable_lsn"`
+	Segments   int    `json:"segments"`
+	Bytes      int64  `json:"bytes"`
+}
+
+// ChunkStatus counts what the chunk store holds.
+type ChunkStatus struct {
+	Packs int   `json:"packs"`
+	Bytes int64 `json:"bytes"`
+}
+
+// SpaceStatus tells how full the store's file system is. Short says that new
+// rows, starts and payloads are refused until there is space again.
+type SpaceStatus struct {
+	Mount      string `json:"mount"`
+	SizeBytes  int64  `json:"size_bytes"`
+	FreeBytes  int64  `json:"free_bytes"`
+	FreeInodes int64  `json:"free_inodes"`
+	Short      bool   `json:"short"`
+}
+
+// Status tells the state of the store now.
+func (s *Store) Status() Status {
+	st := Status{
+		Store:         s.dir,
+		StoreID:       s.config.Store.String(),
+		FormatVersion: s.config.FormatVersion,
+		BootID:        s.runs.BootID(),
+		Health:        "ok",
+		Policy:        s.Policy(),
+		Runs:          s.runs.Counts(),
+		Recovery:      s.recovery,
+	}
+	if err := s.Healthy(); err != nil {
+		st.Health = err.Error()
+	}
+	log, chunks := s.log.Stats(), s.chunks.Stats()
+	st.Log = LogStatus{DurableLSN: log.Durable, Segments: log.Segments, Bytes: log.SegmentBytes}
+	st.Chunks = ChunkStatus{Packs: chunks.Packs, Bytes: chunks.PackBytes}
+	st.Space = SpaceStatus{Mount: s.dir, FreeInodes: -1, Short: log.ShortOfSpace}
+	if u, err := s.fs.Usage(s.dir); err == nil {
+		st.Space.Mount, st.Space.SizeBytes = u.Mount, u.SizeBytes
+		st.Space.FreeBytes, st.Space.FreeInodes = u.FreeBytes, u.FreeInodes
+	}
+	return st
+}
+
+// Policy names the retention policy in force.
+func (s *Store) Policy() string { return runs.PolicyStamp }

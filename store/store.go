@@ -1,0 +1,70 @@
+// Package store opens one store: the directory that holds a log, a chunk
+// store and the domain above them, under one lock.
+//
+// # The idea
+//
+// A store is a directory that exists from the moment its store.json does:
+// everything else is made before it, and a directory without one is either
+// empty of anything of ours or is left alone. Opening takes the lock, replays
+// the log into the domain, tells the chunk store what the log still refers to,
+// and then begins a new boot. The packages below know nothing of each other;
+// what one needs of another (the list of packs stands in the log's MANIFEST)
+// is handed over here.
+package store
+
+import (
+	"errors"
+	"log/slog"
+
+	"durafs/cas"
+	"durafs/internal/clock"
+	"durafs/internal/dirlock"
+	"durafs/internal/vfs"
+	"durafs/runs"
+	"durafs/wal"
+)
+
+// Options of Open. The zero value opens a store of the operating system.
+type Options struct {
+	FS    vfs.FS       // nil: vfs.OS
+	Clock clock.Clock  // nil: clock.System
+	Log   *slog.Logger // nil: discards
+	// UnsafeFilesystem opens a store on a file system whose locks or syncs
+	// cannot be trusted.
+	UnsafeFilesystem bool
+	// OnBarrier is told of every barrier of the log; nil: nobody is.
+	OnBarrier func(b Barrier)
+}
+
+// Store is an open store. Its methods may be called concurrently.
+type Store struct {
+	dir      string
+	config   config
+	fs       vfs.FS
+	clock    clock.Clock
+	runs     *runs.Store
+	log      *wal.Log
+	chunks   *cas.Store
+	recovery Recovery
+	lock     *dirlock.Lock
+}
+
+// Dir is the store's directory, absolute.
+func (s *Store) Dir() string { return s.dir }
+
+// Runs is the domain.
+func (s *Store) Runs() *runs.Store { return s.runs }
+
+// Log is the log under the domain; benchmarks append to it directly.
+func (s *Store) Log() *wal.Log { return s.log }
+
+// Chunks is the chunk store under the domain.
+func (s *Store) Chunks() *cas.Store { return s.chunks }
+
+// Recovery tells what Open found and did.
+func (s *Store) Recovery() Recovery { return s.recovery }
+
+// Healthy is nil, or why the store takes no more writes.
+func (s *Store) Healthy() error {
+	return errors.Join(s.log.Healthy(), s.chunks.Healthy())
+}
