@@ -144,6 +144,8 @@ var callRules = []callRule{
 var goroutineFiles = map[string]string{
 	"cas/seal.go":                          "1, seals full packs; until Close",
 	"cas/worker.go":                        "1 per core, hash and compress; until the put that uses them ends",
+	"cmd/durafs/exec.go":                   "4, deliver, watch for a cancel, copy two outputs; until the command and its delivery end",
+	"cmd/durafs/exec_deliver.go":           "1, passes on a cancel; until the delivery ends",
 	"cmd/durafs/internal/child/signals.go": "1, passes signals on; until the child ended",
 	"control/run.go":                       "1 per attached run, beats; until Close",
 	"control/server/stream.go":             "2 per append stream, wait for groups and write answers; until the request ends",

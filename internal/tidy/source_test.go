@@ -61,14 +61,21 @@ func walk(t *testing.T, suffix string, fn func(rel string, text []byte)) {
 	}
 }
 
+// parsed is the whole module, once it was asked for.
+var parsed []*source
+
 // sources parses the whole module.
 func sources(t *testing.T) []*source {
 	t.Helper()
+	if parsed != nil {
+		return parsed
+	}
 	var all []*source
 	walk(t, ".go", func(rel string, text []byte) { all = append(all, parse(t, rel, string(text))) })
 	if len(all) < 20 {
 		t.Fatalf("only %d Go files found: the walk is wrong", len(all))
 	}
+	parsed = all
 	return all
 }
 
