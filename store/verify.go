@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"durafs/cas"
+	"durafs/internal/vfs"
+	"durafs/wal"
+)
+
+// VerifyOptions say how much to look at. The zero value verifies a store of
+// the operating system.
+type VerifyOptions struct {
+	FS vfs.FS // nil: vfs.OS
+	// Deep also decodes every chunk and compares it with its id.
+	Deep bool
+	// Progress is told what is being looked at now; nil: nobody is.
+	Progress func(what string)
+}
+
+// Finding is one piece of damage.
+type Finding struct {
+	// File is relative to the store's directory.
+	File   string `json:"file"`
+	Offset int64  `json:"offset"`
+	// LSNFrom to LSNTo are the batches that are harmed; 0 if none is.
+	LSNFrom uint64 `json:"lsn_from,omitempty"`
+	LSNTo   uint64 `json:"lsn_to,omitempty"`
+	// ID is the chunk or payload that is harmed, "" if not known.
+	ID     string `json:"id,omitempty"`
+	Reason string `json:"reason"`
+}
+
+func (f Finding) String() string {
+	s := fmt.Sprintf("%s: offset %d: %s", f.File, f.Offset, f.Reason)
+	if f.LSNFrom > 0 {
+		s += fmt.Sprintf(" (LSN %d to %d)", f.LSNFrom, f.LSNTo)
+	}
+	if f.ID != "" {
+		s += " (id " + f.ID + ")"
+	}
+	return s
+}
+
+// Verified tells what Verify looked at.
+type Verified struct {
+	Segments int    `json:"segments"`
+	Batches  uint64 `json:"batches"`
+	Packs    int    `json:"packs"`
+	Records  int64  `json:"records"`
+	Bytes    int64  `json:"bytes"`
+	Findings int    `json:"findings"`
+}
+
+// Verify checks every header, frame, record and footer of the store in dir,
+// and the hashes of what is sealed, and reports each piece of damage. It writes
+// nothing and takes no lock: it may run beside a daemon that has the store
+// open.
+//
+// The error is for what could not be checked; damage is reported instead.
+func Verify(ctx context.Context, dir string, opt VerifyOptions, report func(Finding)) (Verified, error) {
+	if opt.FS == nil {
+		opt.FS = vfs.OS
+	}
+	v := verifier{dir: dir, opt: opt, report: report}
+	err := v.run(ctx)
+	return v.sum, err
+}
+
+type verifier struct {
+	dir    string
+	opt    VerifyOptions
+	report func(Finding)
+	sum    Verified
+}
+
+func (v *verifier) run(ctx context.Context) error {
+	v.progress(configName)
+	if err := v.config(); err != nil {
+		return err
+	}
+	v.progress("the log")
+	log, err := wal.Verify(ctx, v.opt.FS, filepath.Join(v.dir, walName), func(f wal.Finding) {
+		v.add(Finding{File: v.name(walName, f.File), Offset: f.Offset, LSNFrom: f.LSNFrom, LSNTo: f.LSNTo, Reason: f.Reason})
+	})
+	v.sum.Segments, v.sum.Batches, v.sum.Bytes = log.Segments, log.Batches, log.Bytes
+	if err != nil {
+		return err
+	}
+	v.progress("the packs")
+	packs, err := cas.Verify(ctx, v.opt.FS, filepath.Join(v.dir, casName), casPacks(log.Packs), v.opt.Deep, func(f cas.Finding) {
+		found := Finding{File: v.name(casName, f.File), Offset: f.Offset, Reason: f.Reason}
+		if f.ID != (cas.ID{}) {
+			found.ID = f.ID.String()
+		}
+		v.add(found)
+	})
+	v.sum.Packs, v.sum.Records = packs.Packs, packs.Records
+	v.sum.Bytes += packs.Bytes
+	return err
+}
+
+// config checks store.json. Without it nothing else can be judged.
+func (v *verifier) config() error {
+	_, err := readConfig(v.opt.FS, v.dir)
+	var damaged *ConfigError
+	switch {
+	case errors.As(err, &damaged):
+		v.add(Finding{File: configName, Reason: damaged.Reason})
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s is not a durafs store: it has no %s", v.dir, configName)
+	}
+	return err
+}
+
+func (v *verifier) progress(what string) {
+	if v.opt.Progress != nil {
+		v.opt.Progress(what)
+	}
+}
+
+func (v *verifier) add(f Finding) {
+	v.sum.Findings++
+	v.report(f)
+}
+
+// name is a file's name below the store's directory.
+func (v *verifier) name(sub, file string) string { return filepath.Join(sub, filepath.Base(file)) }
