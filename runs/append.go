@@ -18,8 +18,9 @@ const (
 	SeqMax = maxUint32 - 1
 )
 
-// entriesMax is how much of a batch entries may fill: the stamp has the rest.
-const entriesMax = wal.BatchBytesMax - stampRunBytes - stampTailBytes
+// rowBatchBytes is how much of rows one batch holds, if it is more than one
+// row: whoever reads a row reads its batch.
+const rowBatchBytes = 128 << 10
 
 // Append appends rows as one unit and returns when they are durable. keyField
 // names the rows' field that holds their idempotency key, "" for none: a row
@@ -276,7 +277,8 @@ func (p rowPlan) same(q rowPlan) bool {
 }
 
 // batches encodes the rows that are new; what does not fit into one batch goes
-// on in the next, of the same decision.
+// on in the next, of the same decision. So up to wal.GroupBytesMax of rows
+// still have one barrier.
 func (p rowPlan) batches(g *group) []*wal.Batch {
 	if p.refusal != nil || p.fresh == 0 {
 		return nil
@@ -285,7 +287,7 @@ func (p rowPlan) batches(g *group) []*wal.Batch {
 	entries, size := make([]entry, 0, p.fresh), 0
 	add := func(es ...entry) {
 		n := entriesBytes(es)
-		if size+n > entriesMax {
+		if size > 0 && size+n > rowBatchBytes {
 			batches = append(batches, newBatch(g.num, entries...))
 			entries, size = nil, 0
 		}

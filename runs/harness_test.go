@@ -33,7 +33,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := newWorldAt(t, t.TempDir())
+	w := newWorldAt(t, fastDir(t))
 	t.Cleanup(w.close)
 	return w
 }
@@ -355,8 +355,13 @@ func wantCode(t testing.TB, err error, code Code) *Refusal {
 	return r
 }
 
-func mkdir(dir string) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		panic(err)
+// fastDir is a directory in memory where there is one: what these tests check
+// does not depend on the disk, and opening a store writes a spare segment.
+func fastDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "durafs-runs-test-")
+	if err != nil {
+		return t.TempDir()
 	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }

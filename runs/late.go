@@ -16,6 +16,7 @@ import (
 const (
 	LateRowsMax     = 1000
 	LateRowBytesMax = 4 << 10 // of a rendered line
+	lateBatchRows   = 16      // in one batch: reading one line reads its batch
 )
 
 // A line of the file is the entry's object with its time put first.
@@ -92,7 +93,7 @@ func (s *Store) keepLate(ctx context.Context, num uint32, epoch uint64, refusal 
 		entries[i] = entry{kind: kindLate, run: num, body: w.encode()}
 	}
 	for len(entries) > 0 {
-		n := min(len(entries), entriesMax/(LateRowBytesMax+entryHeaderBytes))
+		n := min(len(entries), lateBatchRows)
 		if err := s.writeLate(ctx, num, entries[:n]); err != nil {
 			s.logger.Warn("a late write was not kept", "run", num, "error", err)
 			return refusal
@@ -133,8 +134,9 @@ func (s *Store) ReadLateAt(ref Ref, p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	n := 0
+	var read lateReader
 	for _, r := range rows {
-		line, err := s.lateLine(r.at)
+		line, err := read.line(s, r.at)
 		if err != nil {
 			return n, err
 		}
@@ -165,13 +167,23 @@ func (s *Store) lateSpan(num uint32, off, n int64) ([]lateRow, int64, error) {
 	return append([]lateRow(nil), l.rows[from:max(from, to)]...), l.bytes, nil
 }
 
-func (s *Store) lateLine(at place) ([]byte, error) {
-	b, err := s.readBatch(at.pos())
-	if err != nil {
-		return nil, err
+// lateReader keeps the batch of the line before, in which the next one often
+// is too.
+type lateReader struct {
+	batch *batch
+	at    place
+}
+
+func (r *lateReader) line(s *Store, at place) ([]byte, error) {
+	if r.batch == nil || r.at.pos() != at.pos() {
+		b, err := s.readBatch(at.pos())
+		if err != nil {
+			return nil, err
+		}
+		r.batch, r.at = b, at
 	}
-	if int(at.entry) >= len(b.entries) || b.entries[at.entry].kind != kindLate {
+	if int(at.entry) >= len(r.batch.entries) || r.batch.entries[at.entry].kind != kindLate {
 		return nil, badBatch("it has no late write where the index says")
 	}
-	return appendLateLine(nil, b.entries[at.entry].body, b.stamp.at), nil
+	return appendLateLine(nil, r.batch.entries[at.entry].body, r.batch.stamp.at), nil
 }

@@ -31,11 +31,13 @@ type modelRun struct {
 }
 
 func TestModel(t *testing.T) {
+	base := fastDir(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "model")
+		dir, err := os.MkdirTemp(base, "model")
 		if err != nil {
 			rt.Fatal(err)
 		}
+		defer os.RemoveAll(dir)
 		w := newWorldAt(t, dir)
 		defer w.close()
 		m := &model{runs: map[string]*modelRun{}}

@@ -199,6 +199,8 @@ func TestChanged(t *testing.T) {
 func TestListen(t *testing.T) {
 	w := newWorld(t)
 	w.close()
+	logs, chunks := fastDir(t), fastDir(t)
+	t.Cleanup(w.close) // before the directories go
 	s := New(Options{StoreKey: []byte("k")})
 	var kinds ChangeKinds
 	s.Listen(func(changes []Change) {
@@ -209,13 +211,12 @@ func TestListen(t *testing.T) {
 			kinds |= c.Kinds
 		}
 	})
-	log, err := openLog(w.fs, t.TempDir()+"/wal", s.Replay)
+	log, err := openLog(w.fs, logs, s.Replay)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.log, w.s = log, s
-	dir := t.TempDir() + "/cas"
-	if w.cas, err = openChunks(w.fs, dir, new(memLedger), nil); err != nil {
+	if w.cas, err = openChunks(w.fs, chunks, new(memLedger), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Boot(ctx, log, w.cas); err != nil {

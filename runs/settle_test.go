@@ -179,21 +179,25 @@ func TestOtherAnswerAfterCrash(t *testing.T) {
 	}
 }
 
-// copyOf is a world whose log has the first n frames of this one's, and the
-// same chunks.
+// copyOf is an open world whose log has the first n frames of this one's, and
+// the same chunks.
 func (w *world) copyOf(t *testing.T, n int) *world {
 	t.Helper()
-	c := newWorld(t)
-	c.close()
-	c.dir, c.ledger = t.TempDir(), new(memLedger)
-	c.cas = nil
-	frames := w.frames[:n]
-	c.copyFrames(frames)
+	c := w.copyFrom(t, n)
+	c.mustOpen()
+	return c
+}
+
+// copyFrom is copyOf, not yet opened.
+func (w *world) copyFrom(t *testing.T, n int) *world {
+	t.Helper()
+	c := &world{t: t, fs: w.fs, dir: fastDir(t), ledger: new(memLedger)}
+	t.Cleanup(c.close)
+	c.copyFrames(w.frames[:n])
 	copyDir(t, w.dir+"/cas", c.dir+"/cas")
 	for _, p := range w.ledger.Packs() {
 		c.ledger.AddPack(p)
 	}
-	c.mustOpen()
 	return c
 }
 
