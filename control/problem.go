@@ -72,7 +72,7 @@ const (
 	CodeBodyIncomplete  = "body-incomplete"   // 400: the body ended too soon
 	CodeBadPath         = "bad-path"          // 400
 	CodeNotOwner        = "not-owner"         // 403
-	CodeWriterRequired  = "writer-required"   // 401: no writer token was sent
+	CodeWriterNeeded    = "writer-required"   // 401: no writer token was sent
 	CodeTooManyRequests = "too-many-requests" // 503: open requests
 	CodeShuttingDown    = "shutting-down"     // 503
 	CodeDegraded        = "degraded"          // 503

@@ -63,7 +63,6 @@ func (r *request) fail(err error) {
 	}
 	if p.Code == control.CodeSlowSender {
 		r.s.stats.cut.Add(1)
-		r.w.Header().Set("Connection", "close")
 	}
 	r.w.Header().Del("Etag")
 	if p.Status == http.StatusServiceUnavailable && p.Retryable {
@@ -71,6 +70,11 @@ func (r *request) fail(err error) {
 	}
 	if p.ETag != "" {
 		p.ETag = quoted(p.ETag)
+	}
+	r.failed = true
+	if r.ContentLength != 0 && !r.over {
+		r.ctl.EnableFullDuplex() // the answer does not wait for the rest of the body
+		r.w.Header().Set("Connection", "close")
 	}
 	b, _ := json.Marshal(p) // strings and numbers only
 	r.send(p.Status, problemType, append(b, '\n'))

@@ -68,6 +68,7 @@ func (r *request) whole(body io.Reader, max int64, code string) ([]byte, error) 
 		case int64(len(b)) > max:
 			return nil, tooLarge(code, int64(len(b)), max)
 		case err == io.EOF:
+			r.over = true
 			return b, nil
 		case err != nil:
 			return nil, bodyError(err)
@@ -115,6 +116,9 @@ type pacedBody struct{ r *request }
 func (b pacedBody) Read(p []byte) (int, error) {
 	b.r.senderMayTake(b.r.s.limits.SendIdle)
 	n, err := b.r.Body.Read(p)
+	if err == io.EOF {
+		b.r.over = true
+	}
 	if err != nil {
 		b.r.senderMayTake(0)
 	}

@@ -33,7 +33,6 @@ type Domain interface {
 	Start(ctx context.Context, c runs.Caller, r runs.StartRequest) (runs.Started, error)
 	Beat(ctx context.Context, c runs.Caller, id, note string) (*runs.Record, error)
 	Append(ctx context.Context, c runs.Caller, id string, rows []runs.Row, keyField string) (runs.Appended, error)
-	AppendStart(ctx context.Context, c runs.Caller, id string, rows []runs.Row, keyField string) (func(context.Context) (runs.Appended, error), error)
 	Put(ctx context.Context, c runs.Caller, id, name string, source runs.Source, contentType string, r io.Reader) (runs.PayloadInfo, bool, error)
 	Settle(ctx context.Context, c runs.Caller, id string, r runs.SettleRequest) (runs.Settled, error)
 	Attach(ctx context.Context, c runs.Caller, id string, r runs.AttachRequest) (runs.Started, error)

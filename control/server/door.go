@@ -2,10 +2,12 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"durafs/control"
 )
@@ -31,11 +33,23 @@ func (s *Server) door(kind Socket, rt route) http.Handler {
 	})
 }
 
-// leave sees to it that net/http, which reads on in a body that the handler
-// did not read, does not do so for ever.
+// What of a body that was refused is read and dropped, at most.
+const (
+	lingerBytesMax = 64 << 20
+	lingerTimeMax  = 5 * time.Second
+)
+
+// leave sees to a body that the handler did not read to its end. A client that
+// sends first and reads then would find a broken connection in place of its
+// answer, so the answer goes out and the rest is dropped, within bounds of
+// size and time; then the connection is closed.
 func (r *request) leave() {
-	if r.ContentLength != 0 && !r.over {
-		r.senderMayTake(r.s.limits.SendIdle)
+	if r.ContentLength == 0 || r.over {
+		return
+	}
+	r.senderMayTake(min(lingerTimeMax, r.s.limits.SendIdle))
+	if r.failed && !r.s.isClosing() && r.ctl.Flush() == nil {
+		io.Copy(io.Discard, io.LimitReader(r.Body, lingerBytesMax))
 	}
 }
 
@@ -64,7 +78,7 @@ func (r *request) admit(kind Socket, rt route, open int64) error {
 	case rt.need == needOwner && !c.Owner:
 		return problem(403, control.CodeNotOwner, "this is the owner's: the daemon's own user or root, on control.sock, without a writer token")
 	case rt.need == needWriter && c.Writer == "":
-		return problem(401, control.CodeWriterRequired, "send the run's writer token, which its start answered, in the header "+control.HeaderWriter)
+		return problem(401, control.CodeWriterNeeded, "send the run's writer token, which its start answered, in the header "+control.HeaderWriter)
 	}
 	return nil
 }

@@ -70,27 +70,33 @@ func (l *lineReader) read(r io.Reader, lineBytesMax int64) ([][]byte, error) {
 		if i < 0 {
 			break
 		}
-		l.take(l.seen + i)
+		if !l.take(l.seen+i, lineBytesMax) {
+			return l.lines, errRowTooLarge
+		}
 		l.start = l.seen + i + 1
 		l.seen = l.start
 	}
 	l.seen = l.end
-	if err == io.EOF {
-		l.take(l.end)
-		l.start = l.end
-	}
 	if int64(l.end-l.start) > lineBytesMax {
 		return l.lines, errRowTooLarge
+	}
+	if err == io.EOF {
+		l.take(l.end, lineBytesMax)
+		l.start = l.end
 	}
 	return l.lines, err
 }
 
-// take adds the line from start to end.
-func (l *lineReader) take(end int) {
+// take adds the line from start to end, if it is not too large.
+func (l *lineReader) take(end int, bytesMax int64) bool {
 	line := bytes.TrimSuffix(l.buf.b[l.start:end], []byte("\r"))
+	if int64(len(line)) > bytesMax {
+		return false
+	}
 	if len(line) > 0 {
 		l.lines = append(l.lines, line[:len(line):len(line)])
 	}
+	return true
 }
 
 // room sees to it that there is something to read into. Rows that were given

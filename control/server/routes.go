@@ -30,7 +30,8 @@ type request struct {
 	ctl    *http.ResponseController
 	caller runs.Caller
 	began  bool // the answer's header is out
-	over   bool // nothing more is to be read of the body
+	over   bool // the body was read to its end
+	failed bool // the answer is a problem
 }
 
 // route is one thing that the API does.

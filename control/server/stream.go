@@ -19,19 +19,23 @@ import (
 // A streamed append is three goroutines:
 //
 //	reader      the handler's own: takes bytes, splits lines
-//	acker       waits for groups to become durable, in order
+//	appender    appends what has come, as one group after the other
 //	ack writer  writes the newest acknowledgement
 //
-// so that no one of them holds up another: rows that have come while groups
-// are on their way to the disk wait together and make the next group (which is
-// never waited for: a single row goes at once), and an acknowledgement that
-// the client does not read only keeps its writer waiting, who finds the newest
-// one when that is over.
+// so that none holds up another. Rows that come while a group is on its way to
+// the disk wait together and are the next group; a row that comes alone goes
+// at once. An acknowledgement that the client does not read keeps only its
+// writer waiting, who then finds the newest one.
+//
+// Groups go one after the other, and not several at once, because of what may
+// go wrong: that a row is refused, that the queue or the disk is full, is
+// known only when everything it was decided upon is durable. A group that was
+// accepted in between would be rows behind a gap.
 const (
-	groupRowsMax  = 1024
-	groupBytesMax = copyBytes // but for a single larger row
-	// groupsInFlight is how many groups are on their way to the disk at once.
-	groupsInFlight = 4
+	groupRowsMax  = 8 << 10
+	groupBytesMax = 512 << 10 // so a group is one batch of the log; but for a single larger row
+	// pendingBytesMax is where the reader waits.
+	pendingBytesMax = groupBytesMax
 
 	busyWaitMin  = 5 * time.Millisecond
 	busyWaitMax  = 250 * time.Millisecond
@@ -48,29 +52,34 @@ type rowStream struct {
 	in lineReader
 
 	mu      sync.Mutex // guards what follows
-	changed sync.Cond  // on mu: pending, flying, err, or stopped changed
 	pending group
-	flying  int // groups on their way
-	split   uint64
+	split   uint64 // rows that the reader has found
 	acked   uint64
 	lastSeq uint64
 	stopped bool // the reader reads no more
 	down    bool // because the daemon goes down
-	busy    int  // how often in a row the queue was full
 	err     error
 	errRow  uint64
 
-	ended  atomic.Bool   // the body came to its end
-	flight chan group    // to the acker; has room for groupsInFlight
-	news   chan struct{} // to the ack writer: acked has changed
+	ended atomic.Bool   // the body came to its end
+	more  chan struct{} // to the appender: pending has grown
+	room  chan struct{} // to the reader: pending has shrunk, or stopped
+	done  chan struct{} // closed when the reader has ended
+	news  chan struct{} // to the ack writer: acked has changed
 }
 
-// group is rows that are appended together.
+// group is rows that are appended together, and the buffers they lie in.
 type group struct {
 	rows  []runs.Row
+	bufs  []*rowBuffer
+	bytes int
 	first uint64 // number of the first row, from 1
-	buf   *rowBuffer
-	wait  func(context.Context) (runs.Appended, error)
+}
+
+func (g *group) release() {
+	for _, b := range g.bufs {
+		b.release()
+	}
 }
 
 // appendStream is POST …/log with rows as NDJSON.
@@ -84,38 +93,35 @@ func (r *request) appendStream(key string) error {
 	}
 	s := &rowStream{
 		r: r, id: id, key: key,
-		flight: make(chan group, groupsInFlight),
-		news:   make(chan struct{}, 1),
+		more: make(chan struct{}, 1),
+		room: make(chan struct{}, 1),
+		news: make(chan struct{}, 1),
+		done: make(chan struct{}),
 	}
-	s.changed.L = &s.mu
 	return s.run()
 }
 
 func (s *rowStream) run() error {
 	s.r.ctl.SetWriteDeadline(time.Time{}) // of an earlier request on this connection
-	var acker, writer sync.WaitGroup
-	acker.Go(s.ackGroups)
+	var appender, writer sync.WaitGroup
+	appender.Go(s.appendGroups)
 	writer.Go(s.writeAcks)
 	readErr := s.read()
-	s.r.over = true
-
-	s.mu.Lock()
-	for s.flying > 0 || len(s.pending.rows) > 0 && s.err == nil {
-		s.changed.Wait()
-	}
-	if s.err == nil && readErr != nil {
-		s.err = readErr
-	}
-	if s.err == nil && s.down && !s.ended.Load() {
-		s.err = shuttingDown()
-	}
-	s.mu.Unlock()
-	close(s.flight)
-	acker.Wait()
+	s.r.over = s.ended.Load()
+	close(s.done)
+	appender.Wait()
 	s.in.close()
+	s.pending.release()
 	s.r.readerMayTake() // an ack writer that is stuck gets this long
 	close(s.news)
 	writer.Wait()
+	switch {
+	case s.err != nil:
+	case readErr != nil:
+		s.err = readErr
+	case s.down && !s.ended.Load():
+		s.err = shuttingDown()
+	}
 	return s.last()
 }
 
@@ -128,11 +134,9 @@ func (s *rowStream) last() error {
 	}
 	a := control.Ack{Acked: s.acked, LastSeq: s.lastSeq, Done: s.err == nil}
 	if s.err != nil {
-		a.Problem = s.rowProblem()
-		a.Row = s.errRow
-		if a.Problem.Status >= 500 {
-			s.r.s.log.Warn("stream failed", "run", s.id, "row", s.errRow, "code", a.Problem.Code, "err", s.err)
-		}
+		a.Problem, a.Row = s.rowProblem(), s.errRow
+		s.r.failed = true
+		s.r.s.log.Info("stream ended", "run", s.id, "row", s.errRow, "code", a.Problem.Code, "err", s.err)
 	}
 	b, _ := json.Marshal(a) // strings and numbers only
 	s.r.readerMayTake()
@@ -149,17 +153,46 @@ func (s *rowStream) rowProblem() *control.Problem {
 // stop ends the reading of rows; mu is held.
 func (s *rowStream) stop() {
 	s.stopped = true
-	s.r.ctl.SetReadDeadline(time.Unix(1, 0)) // wakes a reader that waits
-	s.changed.Broadcast()
+	s.r.ctl.SetReadDeadline(time.Unix(1, 0)) // wakes a reader that waits for bytes
+	signal(s.room)
 }
 
-// fail ends the stream at a row (0: at none in particular); mu is held.
+// fail ends the stream at a row (0: at none in particular).
 func (s *rowStream) fail(err error, row uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.err == nil {
 		s.err, s.errRow = err, row
 	}
-	s.pending.rows = nil
 	s.stop()
+}
+
+// signal wakes the one who waits on ch, or who will.
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// read takes rows until the body ends, and tells why it ended before that. The
+// read deadline is then over: net/http must not wait for more of the body.
+func (s *rowStream) read() error {
+	for s.arm(s.in.within()) {
+		lines, err := s.in.read(s.r.Body, s.r.s.limits.RowBytesMax)
+		if len(lines) > 0 {
+			s.offer(lines)
+		}
+		if err == io.EOF {
+			s.r.senderMayTake(0)
+			s.ended.Store(true)
+			return nil
+		}
+		if err != nil {
+			return s.readError(err)
+		}
+	}
+	return nil
 }
 
 // arm sets how long the sender may take for what is read next: as long as it
@@ -178,31 +211,11 @@ func (s *rowStream) arm(within bool) bool {
 	return true
 }
 
-// read takes rows until the body ends. It returns why it ended before. The
-// read deadline is then over: net/http must not wait for more of the body.
-func (s *rowStream) read() error {
-	for s.arm(s.in.within()) {
-		lines, err := s.in.read(s.r.Body, s.r.s.limits.RowBytesMax)
-		if (len(lines) > 0 || s.in.full()) && !s.offer(lines) {
-			return nil
-		}
-		if err == io.EOF {
-			s.r.senderMayTake(0)
-			s.ended.Store(true)
-			return nil
-		}
-		if err != nil {
-			return s.readError(err)
-		}
-	}
-	return nil
-}
-
 func (s *rowStream) readError(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped && errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil // stop says why
+		return nil // whoever stopped it said why
 	}
 	if err == errRowTooLarge {
 		s.errRow = s.split + 1
@@ -211,178 +224,142 @@ func (s *rowStream) readError(err error) error {
 	return bodyError(err)
 }
 
-// offer hands lines on, and waits while the buffer that holds them is full. It
-// reports whether to read on.
-func (s *rowStream) offer(lines [][]byte) bool {
+// offer hands lines on, and waits while there are too many.
+func (s *rowStream) offer(lines [][]byte) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return false
+	p := &s.pending
+	if len(p.rows) == 0 {
+		p.first = s.split + 1
 	}
-	if len(s.pending.rows) == 0 {
-		s.pending.first, s.pending.buf = s.split+1, s.in.buf
+	if n := len(p.bufs); n == 0 || p.bufs[n-1] != s.in.buf {
+		p.bufs = append(p.bufs, s.in.buf)
+		s.in.buf.refs.Add(1)
 	}
 	for _, l := range lines {
-		s.pending.rows = append(s.pending.rows, runs.Row{JSON: l})
+		p.rows = append(p.rows, runs.Row{JSON: l})
+		p.bytes += len(l)
 	}
 	s.split += uint64(len(lines))
-	s.launch()
-	for s.in.full() && len(s.pending.rows) > 0 && !s.stopped {
-		s.changed.Wait()
-	}
-	return !s.stopped
-}
-
-// launch sends pending rows on their way, as many groups as may be; mu is
-// held. The order of the calls of AppendStart is the order of the rows.
-func (s *rowStream) launch() {
-	for len(s.pending.rows) > 0 && s.flying < groupsInFlight && s.err == nil {
-		g := s.pending
-		g.rows = cutGroup(g.rows)
-		err := s.start(&g)
-		if errors.Is(err, wal.ErrBusy) && s.busy < busyTriesMax {
-			s.later()
-			return
-		}
-		if err != nil {
-			s.refused(g, err)
-			return
-		}
-		s.busy = 0
-		s.took(len(g.rows))
-	}
-}
-
-// start accepts one group.
-func (s *rowStream) start(g *group) (err error) {
-	ctx := context.WithoutCancel(s.r.Context()) // what is accepted is seen through
-	if g.wait, err = s.r.s.runs.AppendStart(ctx, s.r.caller, s.id, g.rows, s.key); err != nil {
-		return err
-	}
-	g.buf.refs.Add(1)
-	s.flying++
-	s.flight <- *g
-	return nil
-}
-
-// took drops the first n pending rows.
-func (s *rowStream) took(n int) {
-	s.pending.first += uint64(n)
-	s.pending.rows = s.pending.rows[n:]
-	if len(s.pending.rows) == 0 {
-		s.pending.rows = nil // the group on its way has the array
-	}
-	s.changed.Broadcast()
-}
-
-// refused is a group that was not accepted. If it is for one row, those before
-// it are good.
-func (s *rowStream) refused(g group, err error) {
-	row := uint64(0)
-	if r, ok := errors.AsType[*runs.Refusal](err); ok && r.Row > 0 {
-		row = g.first + uint64(r.Row) - 1
-		if g.rows = g.rows[:r.Row-1]; len(g.rows) > 0 {
-			if again := s.start(&g); again != nil {
-				err, row = again, 0
-			}
-		}
-	}
-	s.fail(err, row)
-}
-
-// later tries again when the queue was full: when the next of this stream's
-// groups is through, or after a while.
-func (s *rowStream) later() {
-	wait := min(busyWaitMin<<min(s.busy, 10), busyWaitMax)
-	s.busy++
-	if s.flying > 0 {
-		return
-	}
-	time.AfterFunc(wait, func() {
+	for signal(s.more); !s.stopped && (p.bytes >= pendingBytesMax || len(p.rows) >= groupRowsMax); {
+		s.mu.Unlock()
+		<-s.room
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.launch()
-	})
+	}
+	s.mu.Unlock()
 }
 
-// cutGroup is the rows of one group.
-func cutGroup(rows []runs.Row) []runs.Row {
+// take gives the appender its next group, if there is one.
+func (s *rowStream) take() (g group, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &s.pending
+	if len(p.rows) == 0 || s.err != nil {
+		return group{}, false
+	}
+	g = *p
 	n, size := 0, 0
-	for n < len(rows) && n < groupRowsMax && (n == 0 || size+len(rows[n].JSON) <= groupBytesMax) {
-		size += len(rows[n].JSON)
+	for n < len(g.rows) && n < groupRowsMax && (n == 0 || size+len(g.rows[n].JSON) <= groupBytesMax) {
+		size += len(g.rows[n].JSON)
 		n++
 	}
-	return rows[:n:n]
+	if n == len(g.rows) {
+		*p = group{}
+	} else {
+		*p = group{rows: g.rows[n:], bytes: g.bytes - size, first: g.first + uint64(n), bufs: append([]*rowBuffer(nil), g.bufs...)}
+		for _, b := range g.bufs {
+			b.refs.Add(1)
+		}
+		g.rows = g.rows[:n:n]
+	}
+	signal(s.room)
+	return g, true
 }
 
-// ackGroups is the acker. It also sees the daemon going down: rows that were
-// read are still taken, further ones are not.
-func (s *rowStream) ackGroups() {
+// appendGroups is the appender. It also sees the daemon going down: rows that
+// were read are still taken, further ones are not.
+func (s *rowStream) appendGroups() {
 	closing := s.r.s.closing
 	for {
+		if g, ok := s.take(); ok {
+			s.appendGroup(g)
+			g.release()
+			continue
+		}
 		select {
-		case g, ok := <-s.flight:
-			if !ok {
-				return
-			}
-			s.land(g)
+		case <-s.more:
 		case <-closing:
 			closing = nil
-			s.mu.Lock()
 			s.goingDown()
-			s.mu.Unlock()
+		case <-s.done:
+			if len(s.more) == 0 { // what was offered last is taken
+				return
+			}
 		}
 	}
 }
 
-// goingDown ends the stream where it is; mu is held.
 func (s *rowStream) goingDown() {
-	if !s.stopped {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended.Load() && s.err == nil && !s.stopped {
 		s.down = true
 		s.stop()
 	}
 }
 
-// land waits for a group and counts it.
-func (s *rowStream) land(g group) {
-	a, err := g.wait(context.WithoutCancel(s.r.Context()))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.flying--
-	switch {
-	case err != nil:
-		s.fail(err, 0)
-	case s.acked+1 == g.first:
-		s.acked += uint64(len(g.rows))
-		s.lastSeq = a.LastSeq
-		s.tell()
+// appendGroup appends a group and counts it. If it is refused for one row,
+// those before it are good.
+func (s *rowStream) appendGroup(g group) {
+	err := s.tryAppend(g.rows, g.first)
+	if r, ok := errors.AsType[*runs.Refusal](err); ok && r.Row > 0 && r.Row <= len(g.rows) {
+		good := g.rows[:r.Row-1]
+		row := g.first + uint64(len(good))
+		if len(good) > 0 {
+			if err := s.tryAppend(good, g.first); err != nil {
+				s.fail(err, 0)
+				return
+			}
+		}
+		s.fail(r, row)
+		return
 	}
-	g.buf.release()
-	s.launch()
-	s.changed.Broadcast()
+	if err != nil {
+		s.fail(err, 0)
+	}
 }
 
-// tell wakes the ack writer, if it is not awake already.
-func (s *rowStream) tell() {
-	select {
-	case s.news <- struct{}{}:
-	default:
+// tryAppend appends rows, again for a while when the queue is full: that holds
+// this stream back and is no reason to end it. What is on its way is seen
+// through even when the client is gone.
+func (s *rowStream) tryAppend(rows []runs.Row, first uint64) error {
+	ctx := context.WithoutCancel(s.r.Context())
+	for try := range busyTriesMax {
+		a, err := s.r.s.runs.Append(ctx, s.r.caller, s.id, rows, s.key)
+		if err == nil {
+			s.mu.Lock()
+			s.acked, s.lastSeq = first-1+uint64(len(rows)), a.LastSeq
+			s.mu.Unlock()
+			signal(s.news)
+			return nil
+		}
+		if !errors.Is(err, wal.ErrBusy) {
+			return err
+		}
+		time.Sleep(min(busyWaitMin<<min(try, 10), busyWaitMax))
 	}
+	return wal.ErrBusy
 }
 
 // writeAcks is the ack writer.
 func (s *rowStream) writeAcks() {
 	var b []byte
+	gone := false
 	for range s.news {
 		s.mu.Lock()
 		acked, lastSeq := s.acked, s.lastSeq
 		s.mu.Unlock()
 		b = appendAck(b[:0], acked, lastSeq)
-		if !s.write(b) {
-			for range s.news { // nobody reads: rows are taken all the same
-			}
-			return
-		}
+		gone = gone || !s.write(b) // nobody reads: rows are taken all the same
 	}
 }
 

@@ -25,7 +25,7 @@ var titles = map[string]string{
 	control.CodeSlowSender:      "The body stopped coming",
 	control.CodeBodyIncomplete:  "The body is not whole",
 	control.CodeNotOwner:        "Only an owner may do this",
-	control.CodeWriterRequired:  "A writer token is needed",
+	control.CodeWriterNeeded:    "A writer token is needed",
 	control.CodeTooManyRequests: "Too much is open",
 	control.CodeShuttingDown:    "The daemon is going down",
 	control.CodeDegraded:        "The daemon is degraded",
