@@ -21,6 +21,7 @@ type place struct {
 type appender struct {
 	active  *pack // nil: a new one is made when it is needed
 	handle  *handle
+	behind  int64 // active is being written back up to here
 	lastSeq uint32
 	closed  bool
 }
@@ -75,7 +76,6 @@ func (s *Store) appendable(ctx context.Context) error {
 
 // appended notes a record that was written.
 func (s *Store) appended(p *pack, hdr recordHeader, at Hint, buf []byte) {
-	p.write.hash.Write(buf)
 	p.mu.Lock()
 	p.entries = append(p.entries, entry{ID: hdr.ID, Offset: at.Offset, End: at.End})
 	p.written = int64(at.End)
@@ -87,9 +87,23 @@ func (s *Store) appended(p *pack, hdr recordHeader, at Hint, buf []byte) {
 	s.stats.stored.Add(int64(len(buf)))
 	// Written back as it comes, the barrier has less to wait for, and so have
 	// small puts beside a large one. Nothing depends on it.
-	if n := int64(at.End) - p.write.behind; n >= writeBehindBytes {
-		_ = s.app.handle.f.WriteBehind(p.write.behind, n)
-		p.write.behind = int64(at.End)
+	if n := int64(at.End) - s.app.behind; n >= writeBehindBytes {
+		_ = s.app.handle.f.WriteBehind(s.app.behind, n)
+		s.app.behind = int64(at.End)
+		s.hashLater(p)
+	}
+}
+
+// hashLater tells the sealer that there is more to hash, unless it knows.
+func (s *Store) hashLater(p *pack) {
+	h, err := s.files.acquire(p)
+	if err != nil {
+		return
+	}
+	select {
+	case s.sealer.ahead <- full{p, h}:
+	default:
+		s.files.release(h)
 	}
 }
 
@@ -176,8 +190,7 @@ func (s *Store) createPack() (*pack, *handle, error) {
 	}
 	p.written, p.durable = packHeaderBytes, packHeaderBytes
 	p.write.hash = blake3.New()
-	p.write.hash.Write(head)
-	p.write.behind = packHeaderBytes
+	s.app.behind = packHeaderBytes
 	h, err := s.files.use(p.seq, &handle{p: p, f: f})
 	return p, h, err
 }

@@ -138,7 +138,7 @@ func (st crashState) id() ID {
 
 // lay puts the state into a new directory.
 func (st crashState) lay(t *testing.T) (string, *fakeLedger) {
-	dir, err := os.MkdirTemp(t.TempDir(), "state")
+	dir, err := os.MkdirTemp(memDir(t), "state")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func (st crashState) check(t *testing.T, datas map[ID][]byte, deep bool) (states
 // power is cut again while the store opens.
 func TestPowerCut(t *testing.T) {
 	l := &fakeLedger{}
-	c := newCrasher(t.TempDir(), l)
+	c := newCrasher(memDir(t), l)
 	o := faultOptions(t, l, c.dir, c)
 	s := open(t, o)
 	datas := map[ID][]byte{}

@@ -23,7 +23,7 @@ func wantDamage(t testing.TB, err error, ref Ref) {
 
 // sealedPack makes a store with one sealed pack.
 func sealedPack(t *testing.T) (l *fakeLedger, dir string, refs []Ref, datas [][]byte) {
-	l, dir = &fakeLedger{}, t.TempDir()
+	l, dir = &fakeLedger{}, memDir(t)
 	o := options(t, l, dir)
 	o.chunkBytes, o.nodeChildren = 4096, 2
 	s := open(t, o)
@@ -65,7 +65,7 @@ func TestBitFlips(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := 61
+	step := 131
 	if testing.Short() {
 		step = 997
 	}
@@ -125,7 +125,7 @@ func TestLostFooterIsRebuilt(t *testing.T) {
 
 func TestVerifyDeepFindsAWrongPayload(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	o.chunkBytes = 4096
 	s := open(t, o)
 	p := &put{s: s, ctx: t.Context(), needs: map[*pack]uint32{}}
@@ -154,7 +154,7 @@ func TestVerifyDeepFindsAWrongPayload(t *testing.T) {
 
 func TestVerifyBesideAnOpenStore(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	s := open(t, o)
 	mustPut(t, s, noise(1, 200_000))
 	f, err := os.OpenFile(activeName(o.Dir, 1), os.O_WRONLY|os.O_APPEND, 0)

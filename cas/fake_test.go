@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -123,3 +124,15 @@ func text(seed uint64, n int) []byte {
 }
 
 var ctx0 = context.Background()
+
+// memDir is a directory in memory where there is one: for tests of which calls
+// are made, and not of what a disk does.
+func memDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "durafs-cas-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

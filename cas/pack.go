@@ -15,11 +15,10 @@ type pack struct {
 	seq   uint32
 	nonce uint64
 
-	// The appender (Store.app.mu) owns write until the pack is handed to the
-	// sealer, which owns it from then on.
+	// The sealer owns write, Open before there is one.
 	write struct {
-		hash      *blake3.Hasher // of the file so far
-		behind    int64          // written back up to here
+		hash      *blake3.Hasher // of the file up to hashed
+		hashed    int64
 		step      sealStep
 		bytes     int64
 		b3        ID

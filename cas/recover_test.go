@@ -30,7 +30,7 @@ func reopen(t testing.TB, o Options, refs ...Ref) (*Store, Recovery) {
 
 func TestReopenAfterClose(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	data := text(1, 300_000)
 	s := open(t, o)
 	ref := mustPut(t, s, data)
@@ -50,7 +50,7 @@ func TestReopenAfterClose(t *testing.T) {
 
 func TestCloseWithoutPutsLeavesNothing(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	if err := open(t, o).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestCloseWithoutPutsLeavesNothing(t *testing.T) {
 
 func TestReopenAfterKillCutsWhatNobodyRefersTo(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	a, b := noise(1, 200_000), noise(2, 300_000)
 	s := open(t, o)
 	ref := mustPut(t, s, a)
@@ -88,7 +88,7 @@ func TestReopenAfterKillCutsWhatNobodyRefersTo(t *testing.T) {
 
 func TestReopenDropsAPackWithoutUse(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	s := open(t, o)
 	mustPut(t, s, noise(1, 100_000))
 	kill(s)
@@ -108,7 +108,7 @@ func TestReopenDropsAPackWithoutUse(t *testing.T) {
 // manifest only, so the earlier pack's chunks are known from there alone.
 func TestReopenKeepsChunksInEarlierPacks(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	o.PackBytesMax = 256 << 10
 	data := noise(1, 1<<20)
 	s := open(t, o)
@@ -137,7 +137,7 @@ func (refusing) SealPack(Pack) error { return os.ErrDeadlineExceeded }
 
 func TestReopenNamesDamage(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	s := open(t, o)
 	var refs []Ref
 	var datas [][]byte
@@ -168,7 +168,7 @@ func TestReopenNamesDamage(t *testing.T) {
 func TestReopenWithAMissingPack(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		l := &fakeLedger{}
-		o := options(t, l, t.TempDir())
+		o := options(t, l, memDir(t))
 		s := open(t, o)
 		ref := mustPut(t, s, noise(1, 100_000))
 		if sealed {
@@ -177,7 +177,7 @@ func TestReopenWithAMissingPack(t *testing.T) {
 			kill(s)
 		}
 		names, _ := filepath.Glob(filepath.Join(o.Dir, "*.pack"))
-		aside := filepath.Join(t.TempDir(), "aside")
+		aside := filepath.Join(memDir(t), "aside")
 		if err := os.Rename(names[0], aside); err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestReopenWithAMissingPack(t *testing.T) {
 
 func TestOrphansAreLeftAlone(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	if err := os.WriteFile(filepath.Join(o.Dir, "stranger"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,12 @@ const (
 // manifest refers to records of its own pack and of earlier ones, so that at
 // open all packs that may be cut are at the end of the list, behind no sealed
 // one that could still refer to them.
+//
+// It also hashes the active pack while that grows, from what was written and
+// not from what was to be written.
 type sealer struct {
 	queue chan full
+	ahead chan full // an active pack with more to hash; holds at most one
 	done  chan struct{}
 
 	// The goroutine owns waiting: packs whose sealing failed, for now.
@@ -54,19 +58,60 @@ func (f full) release(c *fileCache) {
 
 func (s *Store) startSealer() {
 	s.sealer.queue = make(chan full, sealQueueMax)
+	s.sealer.ahead = make(chan full, 1)
 	s.sealer.done = make(chan struct{})
-	go func() {
-		defer close(s.sealer.done)
-		for f := range s.sealer.queue {
+	go s.runSealer()
+}
+
+func (s *Store) runSealer() {
+	defer close(s.sealer.done)
+	for {
+		select {
+		case f := <-s.sealer.ahead:
+			if f.p.write.step == sealFooter { // else it was sealed meanwhile
+				_ = s.hashAhead(f, f.p.end()) // an error comes again at the seal
+			}
+			f.release(s.files)
+		case f, ok := <-s.sealer.queue:
+			if !ok {
+				s.leaveWaiting()
+				return
+			}
 			if f.p != nil {
 				s.sealer.waiting = append(s.sealer.waiting, f)
 			}
 			s.sealWaiting()
 		}
-		for _, f := range s.sealer.waiting { // they are sealed by the next Open
-			f.release(s.files)
-		}
-	}()
+	}
+}
+
+// leaveWaiting gives up what could not be sealed; the next Open does it.
+func (s *Store) leaveWaiting() {
+	for _, f := range s.sealer.waiting {
+		f.release(s.files)
+	}
+	select {
+	case f := <-s.sealer.ahead:
+		f.release(s.files)
+	default:
+	}
+}
+
+// hashAhead takes the file's bytes up to end into its hash.
+func (s *Store) hashAhead(f full, end int64) error {
+	w := &f.p.write
+	if end <= w.hashed {
+		return nil
+	}
+	n, err := io.Copy(w.hash, io.NewSectionReader(f.h.f, w.hashed, end-w.hashed))
+	w.hashed += n
+	if err == nil && w.hashed < end {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return fmt.Errorf("cas: read a pack back: %w", err)
+	}
+	return nil
 }
 
 // give takes over a pack. It blocks while sealing is behind.
@@ -141,6 +186,10 @@ func (s *Store) sealPack(f full) error {
 		p.write.step = sealRename
 	}
 	if p.write.step == sealRename {
+		if err := s.hashAhead(f, p.write.bytes); err != nil {
+			return err
+		}
+		p.write.hash.Sum(p.write.b3[:0])
 		if err := s.renameSealed(p); err != nil {
 			return err
 		}
@@ -177,8 +226,6 @@ func (s *Store) writeFooter(f full) error {
 	if err := s.syncFile(p); err != nil {
 		return err
 	}
-	p.write.hash.Write(foot)
-	p.write.hash.Sum(p.write.b3[:0])
 	p.write.bytes = end + int64(len(foot))
 	return nil
 }
@@ -236,10 +283,14 @@ func (s *Store) endBroken(f full) error {
 		return s.dropPack(p)
 	}
 	if p.write.step != sealCut {
-		b3, err := hashFile(f.h.f, end)
-		if err != nil {
+		if end < p.write.hashed { // more was hashed than is kept
+			p.write.hash, p.write.hashed = blake3.New(), 0
+		}
+		if err := s.hashAhead(f, end); err != nil {
 			return err
 		}
+		var b3 ID
+		p.write.hash.Sum(b3[:0])
 		p.write.bytes, p.write.b3 = end, b3
 		if err := s.listSealed(p); err != nil {
 			return err
