@@ -103,7 +103,7 @@ func TestOutputHeldByOthers(t *testing.T) {
 	if _, err := c.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	c.StopReading(time.Now().Add(50 * time.Millisecond))
+	c.StopReading(50 * time.Millisecond)
 	for range 2 {
 		if err := <-done; !errors.Is(err, ErrHeld) {
 			t.Errorf("Copy: %v, want ErrHeld", err)
@@ -111,6 +111,34 @@ func TestOutputHeldByOthers(t *testing.T) {
 	}
 	if out.String() != "started\n" {
 		t.Errorf("out %q", out.String())
+	}
+}
+
+// What the command printed before it ended is read to its end, however slowly
+// it is taken from us.
+func TestSlowReaderLosesNothing(t *testing.T) {
+	c, err := Start([]string{"sh", "-c", "head -c 150000 /dev/zero"}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	done := make(chan error, 2)
+	go func() { done <- Copy(w, c.Stdout, io.Discard); w.Close() }()
+	go func() { done <- Copy(io.Discard, c.Stderr, io.Discard) }()
+	if _, err := io.CopyN(io.Discard, r, 100000); err != nil { // lets the command end
+		t.Fatal(err)
+	}
+	if _, err := c.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.StopReading(-time.Second) // long over
+	if n, err := io.Copy(io.Discard, r); n != 50000 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"durafs/internal/clock"
 )
 
 // copyBytes is the size of a pipe: no read can give more.
@@ -17,6 +19,7 @@ const copyBytes = 64 << 10
 func Copy(dst io.Writer, src *os.File, record io.Writer) error {
 	defer src.Close()
 	buf := make([]byte, copyBytes)
+	stopping := false
 	for {
 		n, err := src.Read(buf)
 		if n > 0 {
@@ -25,16 +28,26 @@ func Copy(dst io.Writer, src *os.File, record io.Writer) error {
 				return nil
 			}
 		}
+		late := errors.Is(err, os.ErrDeadlineExceeded)
 		switch {
 		case err == io.EOF:
 			return nil
-		case errors.Is(err, os.ErrDeadlineExceeded):
+		case late && stopping:
 			return ErrHeld
-		case err != nil:
+		case err != nil && !late:
 			return err
+		}
+		// Past the deadline, what is in the pipe by now still counts: dst may
+		// have been slow.
+		if stopping = stopping || late; stopping {
+			src.SetReadDeadline(clock.System.Now().Add(lastRead))
 		}
 	}
 }
+
+// lastRead is how long a read past StopReading waits. What is in the pipe is
+// there at once.
+const lastRead = 20 * time.Millisecond
 
 // ErrHeld says that the command ended, but something that it started still
 // holds its output.
@@ -42,7 +55,8 @@ var ErrHeld = errors.New("a process that the command left behind still holds its
 
 // StopReading lets the readers of both pipes end, with ErrHeld, once they have
 // waited for d without an end. It is called when the command has ended.
-func (c *Child) StopReading(deadline time.Time) {
+func (c *Child) StopReading(d time.Duration) {
+	deadline := clock.System.Now().Add(d)
 	c.Stdout.SetReadDeadline(deadline)
 	c.Stderr.SetReadDeadline(deadline)
 }

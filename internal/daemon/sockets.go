@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"durafs/control/server"
+)
+
+// The sockets' names in a store.
+const (
+	controlName = "control.sock"
+	agentName   = "agent.sock"
+)
+
+// socketMode lets nobody in but the daemon's own user, and root.
+const socketMode = 0o600
+
+// AgentSocket is the path of the agents' socket that belongs to a control
+// socket: agent.sock beside control.sock, NAME-agent.sock beside NAME.sock.
+// Given an agents' socket it is that one.
+func AgentSocket(control string) string {
+	dir, name := filepath.Split(control)
+	switch {
+	case name == controlName:
+		return dir + agentName
+	case name == agentName, strings.HasSuffix(name, "-"+agentName):
+		return control
+	}
+	return dir + strings.TrimSuffix(name, ".sock") + "-agent.sock"
+}
+
+// listen makes both sockets. The store's lock is held: what is there was left
+// behind.
+func (d *Daemon) listen(context.Context) (err error) {
+	if err := os.MkdirAll(filepath.Dir(d.config.Socket), 0o700); err != nil {
+		return err
+	}
+	if d.control, err = server.Listen(d.config.Socket, socketMode); err != nil {
+		return fmt.Errorf("cannot listen: %w", err)
+	}
+	d.undo = append(d.undo, closed(d.control.Close))
+	if d.agent, err = server.Listen(AgentSocket(d.config.Socket), socketMode); err != nil {
+		return fmt.Errorf("cannot listen: %w", err)
+	}
+	d.undo = append(d.undo, closed(d.agent.Close))
+	return nil
+}
+
+// closed is close for something that may be closed already.
+func closed(close func() error) func() error {
+	return func() error {
+		if err := close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}
+
+// makeLink leaves the control socket's path where clients look that were told
+// nothing. Another daemon of the same user may have left its own there: it is
+// replaced if nobody answers behind it, and else stays.
+func (d *Daemon) makeLink(context.Context) error {
+	if d.config.RuntimeDir == "" {
+		return nil
+	}
+	link := filepath.Join(d.config.RuntimeDir, "durafs", controlName)
+	if err := replaceLink(link, d.config.Socket); err != nil {
+		d.log.Warn("no link to the socket", "link", link, "err", err)
+		return nil
+	}
+	d.link = link
+	d.undo = append(d.undo, func() error { return removeLink(link, d.config.Socket) })
+	return nil
+}
+
+func replaceLink(link, socket string) error {
+	if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
+		return err
+	}
+	if fi, err := os.Lstat(link); err == nil {
+		switch {
+		case fi.Mode()&fs.ModeSymlink == 0:
+			return errors.New("something that is no link has this name")
+		case answers(link):
+			return errors.New("another daemon has left its own")
+		}
+		if err := os.Remove(link); err != nil {
+			return err
+		}
+	}
+	return os.Symlink(socket, link)
+}
+
+// removeLink removes the link if it is still ours.
+func removeLink(link, socket string) error {
+	if to, err := os.Readlink(link); err != nil || to != socket {
+		return nil
+	}
+	return os.Remove(link)
+}
+
+// answers reports whether somebody listens on a socket.
+func answers(path string) bool {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+	return err == nil || err == unix.EAGAIN // a full queue has a listener
+}

@@ -1,0 +1,128 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"durafs/internal/term"
+	"durafs/store"
+)
+
+// Status is what GET /v1/status answers: the daemon, and the state of its
+// store. (The server puts the API's number in front.)
+type Status struct {
+	Version   string    `json:"version"`
+	PID       int       `json:"pid"`
+	StartedAt time.Time `json:"started_at"`
+	UptimeMS  int64     `json:"uptime_ms"`
+	Socket    string    `json:"socket"`
+	Agents    string    `json:"agent_socket"`
+	Mount     string    `json:"mount,omitempty"`
+	store.Status
+}
+
+// Status tells the state now.
+func (d *Daemon) Status() Status {
+	return Status{
+		Version:   d.config.Version,
+		PID:       os.Getpid(),
+		StartedAt: d.started,
+		UptimeMS:  (d.clock.Boot() - d.opened).Milliseconds(),
+		Socket:    d.config.Socket,
+		Agents:    AgentSocket(d.config.Socket),
+		Mount:     d.config.Mount,
+		Status:    d.store.Status(),
+	}
+}
+
+// Well reports whether the store takes writes.
+func (s *Status) Well() bool { return s.Health == "ok" }
+
+// WriteText writes the status for people; the mount's file status is the same.
+func (s *Status) WriteText(w io.Writer) error {
+	lines := [][2]string{
+		{"health", s.Health},
+		{"store", fmt.Sprintf("%s (%s, format %d)", s.Store, s.StoreID, s.FormatVersion)},
+		{"socket", s.Socket},
+		{"mount", orNone(s.Mount)},
+		{"daemon", fmt.Sprintf("durafs %s, process %d, up %s, boot %s", s.Version, s.PID, term.Age(time.Duration(s.UptimeMS)*time.Millisecond), s.BootID)},
+		{"runs", runsText(s.Runs)},
+		{"log", fmt.Sprintf("durable up to LSN %d, %s, %s", s.Log.DurableLSN, term.Count(s.Log.Segments, "segment"), term.Bytes(s.Log.Bytes))},
+		{"payloads", fmt.Sprintf("%s, %s", term.Count(s.Chunks.Packs, "pack"), term.Bytes(s.Chunks.Bytes))},
+		{"space", spaceText(s.Space)},
+		{"policy", s.Policy},
+		{"recovery", RecoveryText(s.Recovery)},
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintf(w, "%-9s %s\n", l[0], term.Safe(l[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+func runsText(runs map[string]int) string {
+	total, parts := 0, []string(nil)
+	for _, phase := range slices.Sorted(maps.Keys(runs)) {
+		if n := runs[phase]; n > 0 {
+			total += n
+			parts = append(parts, fmt.Sprintf("%d %s", n, phase))
+		}
+	}
+	if total == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d: %s", total, strings.Join(parts, ", "))
+}
+
+func spaceText(s store.SpaceStatus) string {
+	text := fmt.Sprintf("%s of %s free on %s", term.Bytes(s.FreeBytes), term.Bytes(s.SizeBytes), s.Mount)
+	if s.FreeInodes >= 0 {
+		text += fmt.Sprintf(", %d inodes", s.FreeInodes)
+	}
+	if s.Short {
+		text += "; too little: starts, rows and payloads are refused until there is more"
+	}
+	return text
+}
+
+// RecoveryText tells in a line what opening the store found and did.
+func RecoveryText(r store.Recovery) string {
+	if r.Created {
+		return "a new store"
+	}
+	text := fmt.Sprintf("read %s (%s) in %s", count(r.Batches, "batch", "batches"), term.Bytes(r.Bytes),
+		term.Lasted(time.Duration(r.TookMS)*time.Millisecond))
+	for _, c := range r.Cut {
+		text += fmt.Sprintf("; cut %s at offset %d (%s)", c.File, c.Offset, c.Reason)
+	}
+	if len(r.Cut) == 0 {
+		text += "; nothing was cut"
+	}
+	if r.Interrupted > 0 {
+		text += fmt.Sprintf("; %s interrupted", term.Count(r.Interrupted, "run"))
+	}
+	if r.Settled > 0 {
+		text += fmt.Sprintf("; %s finished", term.Count(r.Settled, "settlement"))
+	}
+	return text
+}
+
+func count(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
