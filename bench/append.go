@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"durafs/internal/vfs"
 	"durafs/wal"
 )
 
@@ -131,3 +132,13 @@ type nothing struct{}
 
 func (nothing) Publish([]*wal.Batch) {}
 func (nothing) Reset()               {}
+
+// openLog opens a log of its own, without a domain.
+func openLog(ctx context.Context, dir string) (*wal.Log, error) {
+	log, _, err := wal.Open(ctx, wal.Options{FS: vfs.OS, Dir: dir}, func(wal.Frame) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	log.Start(nothing{})
+	return log, nil
+}
