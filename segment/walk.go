@@ -195,14 +195,16 @@ func (w *Walker) window(off, n int64) ([]byte, error) {
 	if off+n > w.end {
 		return nil, &InvalidError{off, ReasonNoRoom}
 	}
-	if w.space == nil {
-		w.space = make([]byte, windowBytes)
+	want := int(min(windowBytes, w.end-off))
+	space := w.space
+	if len(space) < want {
+		space = make([]byte, want)
 	}
 	keep := 0
 	if off >= w.base && off < w.base+int64(len(w.buf)) {
-		keep = copy(w.space, w.buf[off-w.base:])
+		keep = copy(space, w.buf[off-w.base:])
 	}
-	want := int(min(int64(len(w.space)), w.end-off))
+	w.space = space
 	got, err := w.read(w.space[keep:want], off+int64(keep))
 	w.base, w.buf = off, w.space[:keep+got]
 	if err != nil && !errors.Is(err, io.EOF) {
