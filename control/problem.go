@@ -79,6 +79,7 @@ const (
 	CodeBusy            = "busy"              // 503: the queue is full
 	CodeNoSpace         = "no-space"          // 507
 	CodePoisoned        = "poisoned"          // 503
+	CodeWriteFailed     = "write-failed"      // 503: nothing was kept
 	CodeOutcomeUnknown  = "outcome-unknown"   // 500: it may have happened
 	CodeDamaged         = "damaged"           // 500
 	CodeInternal        = "internal"          // 500
@@ -90,6 +91,7 @@ const (
 	CodeAttachRequired = "attach-required"
 	CodeStaleWriter    = "stale-writer"
 	CodeFinished       = "finished"
+	CodeWrongPhase     = "wrong-phase"
 )
 
 // ProblemType is the type URI of a code.

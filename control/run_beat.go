@@ -89,6 +89,12 @@ func (r *Run) attach(ctx context.Context, seen uint64) error {
 		return nil
 	}
 	s, err := r.c.Attach(ctx, r.id, AttachRequest{})
+	if Code(err) == CodeWrongPhase {
+		// An attach whose answer was lost has taken the run back already.
+		var b Beaten
+		b, err = r.c.Beat(ctx, r.id, "")
+		s.Record = b.Record
+	}
 	if err != nil {
 		return err
 	}

@@ -222,6 +222,9 @@ func (f *fake) Settle(ctx context.Context, c runs.Caller, id string, q runs.Sett
 	if err != nil {
 		return runs.Settled{}, err
 	}
+	if _, ok := r.payloads[q.PayloadName]; !ok && q.PayloadName != "" {
+		return runs.Settled{}, &runs.Refusal{Code: runs.UnknownPayload, Detail: "there is no such payload"}
+	}
 	if q.Payload != nil {
 		b, err := io.ReadAll(q.Payload)
 		if err != nil {

@@ -19,7 +19,8 @@ type mapping struct {
 	problem func(err error) *control.Problem
 }
 
-// mappings is the table. Refusals of the domain have their own, by code.
+// mappings is the table; where an error is several of these, the first row
+// counts. Refusals of the domain have their own, by code.
 var mappings = []mapping{
 	{"runs.Refusal", as(refusalProblem)},
 
@@ -28,6 +29,13 @@ var mappings = []mapping{
 	{"wal.ErrPoisoned", is(wal.ErrPoisoned, 503, control.CodePoisoned, false, "an earlier sync of the log failed, and the daemon takes no more writes until it is restarted; nothing was changed")},
 	{"wal.ErrClosed", is(wal.ErrClosed, 503, control.CodeShuttingDown, true, "the daemon is going down; nothing was changed")},
 	{"wal.NoSpaceError", as(func(e *wal.NoSpaceError) *control.Problem { return noSpace(e.Mount, e.FreeBytes, e.FreeInodes) })},
+	{"wal.ErrRefused", is(wal.ErrRefused, 503, control.CodeWriteFailed, true, "a write of the log failed before it could count; nothing was changed")},
+	{"wal.ErrTooLarge", is(wal.ErrTooLarge, 500, control.CodeInternal, false, "the change does not fit into one batch of the log; nothing was changed")},
+	{"wal.ErrEnd", is(wal.ErrEnd, 500, control.CodeDamaged, false, "the index names a place in the log where nothing is")},
+	{"wal.ErrUnknownFlag", is(wal.ErrUnknownFlag, 500, control.CodeDamaged, false, "a file of the store was written by a later durafs")},
+	{"wal.FutureVersionError", as(func(*wal.FutureVersionError) *control.Problem {
+		return problem(500, control.CodeDamaged, "a file of the store was written by a later durafs")
+	})},
 	{"wal.DamageError", as(func(e *wal.DamageError) *control.Problem { return damaged(e.File, e.Offset) })},
 
 	{"cas.ErrPoisoned", is(cas.ErrPoisoned, 503, control.CodePoisoned, false, "an earlier sync of the payloads failed, and the daemon takes no more of them until it is restarted; nothing was changed")},

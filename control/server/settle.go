@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 	"strings"
 
@@ -41,8 +40,8 @@ func (r *request) settle() error {
 		q.IfMatch = "" // any that exists
 	}
 	if body.Payload != nil {
-		if err := r.terminal(body.Payload, &q); err != nil {
-			return err
+		if p := body.Payload.into(&q); p != nil {
+			return p
 		}
 	}
 	s, err := r.s.runs.Settle(r.Context(), r.caller, r.PathValue("id"), q)
@@ -56,41 +55,20 @@ func (r *request) settle() error {
 	}{s.Record, s.Replayed})
 }
 
-// terminal opens the final answer for reading.
-func (r *request) terminal(t *terminalBody, q *runs.SettleRequest) error {
+// into puts the final answer into q.
+func (t *terminalBody) into(q *runs.SettleRequest) *control.Problem {
 	q.ContentType = t.ContentType
 	switch {
 	case t.Bytes != nil && t.Text == nil && t.Name == nil:
 		q.Payload = bytes.NewReader(*t.Bytes)
 	case t.Text != nil && t.Bytes == nil && t.Name == nil:
 		q.Payload = strings.NewReader(*t.Text)
-	case t.Name != nil && t.Bytes == nil && t.Text == nil:
-		return r.named(*t.Name, q)
+	case t.Name != nil && *t.Name != "" && t.Bytes == nil && t.Text == nil:
+		q.PayloadName = *t.Name
 	default:
 		p := problem(http.StatusBadRequest, control.CodeBadField, "a payload has exactly one of b64, text and name")
 		p.Field = "payload"
 		return p
 	}
-	return nil
-}
-
-// named takes a payload that was put before as the final answer.
-func (r *request) named(name string, q *runs.SettleRequest) error {
-	ref, err := r.s.runs.Look(r.caller, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	info, err := r.s.runs.PayloadInfo(ref, name)
-	if err != nil {
-		return err
-	}
-	rd, err := r.s.runs.OpenPayload(ref, name)
-	if err != nil {
-		return err
-	}
-	if q.ContentType == "" {
-		q.ContentType = info.ContentType
-	}
-	q.Payload = io.NewSectionReader(rd, 0, rd.Size())
 	return nil
 }

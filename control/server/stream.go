@@ -85,8 +85,8 @@ func (g *group) release() {
 // appendStream is POST …/log with rows as NDJSON.
 func (r *request) appendStream(key string) error {
 	id := r.PathValue("id")
-	if _, err := r.s.runs.Look(r.caller, id); err != nil {
-		return err
+	if _, err := r.s.runs.Look(r.caller, id); err != nil && runs.CodeOf(err) != runs.StaleWriter {
+		return err // before a row is read; what a stale writer says is kept as late
 	}
 	if err := r.ctl.EnableFullDuplex(); err != nil {
 		return err

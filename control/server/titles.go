@@ -32,6 +32,7 @@ var titles = map[string]string{
 	control.CodeBusy:            "The daemon is busy",
 	control.CodeNoSpace:         "There is no space left",
 	control.CodePoisoned:        "The store takes no more writes",
+	control.CodeWriteFailed:     "The disk did not take a write",
 	control.CodeOutcomeUnknown:  "The outcome is not known",
 	control.CodeDamaged:         "The store is damaged",
 	control.CodeInternal:        "The daemon failed",
