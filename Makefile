@@ -47,7 +47,7 @@ bench: build
 
 crash:
 	@scripts/setup
-	go test -timeout 0 -run Kill ./internal/daemon -rounds $(ROUNDS)
+	go test -count=1 -timeout 0 -v -run '^TestKill$$' ./internal/daemon -args -rounds $(ROUNDS)
 
 fmt:
 	gofmt -w $$(git ls-files '*.go')
