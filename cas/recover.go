@@ -196,7 +196,7 @@ func (s *Store) checkSealed(p *pack, rec *Recovery) {
 		rec.damaged(p, info.Size, ID{}, fmt.Sprintf("the pack has not its %d bytes", p.write.bytes), err)
 		return
 	}
-	if p.write.step != sealCut || p.write.b3 == (ID{}) || s.Healthy() != nil {
+	if p.write.step != sealCut || s.Healthy() != nil {
 		return
 	}
 	if err := s.finishSealed(p, info.Size); err != nil {
@@ -231,9 +231,10 @@ func (s *Store) scanOpen(ctx context.Context, open []*pack, rec *Recovery) ([]*p
 	if used == nil {
 		used = make(map[uint32]uint32)
 	}
-	keepAll := false
 	var ends []*pack
+	keepAll := false
 	for _, p := range slices.Backward(open) {
+		keepAll = keepAll || s.sealedBehind(p)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -264,6 +265,17 @@ func (s *Store) scanOpen(ctx context.Context, open []*pack, rec *Recovery) ([]*p
 	}
 	slices.Reverse(ends)
 	return ends, nil
+}
+
+// sealedBehind reports whether a later pack is sealed already, as it is when p
+// was missing for a while: what that one's manifests refer to is not looked at.
+func (s *Store) sealedBehind(p *pack) bool {
+	for _, q := range s.packs {
+		if q.sealed && q.seq > p.seq {
+			return true
+		}
+	}
+	return false
 }
 
 // setEnd says where the records end; 0, which it is at first, is a pack that
@@ -356,8 +368,10 @@ func (s *Store) endOpen(open []*pack, rec *Recovery) {
 		p.write.recovered = true
 		if len(s.sealer.waiting) == 0 {
 			err := s.sealRecovered(p)
-			if err == nil {
+			if p.sealed {
 				rec.Sealed = append(rec.Sealed, p.seq)
+			}
+			if err == nil {
 				continue
 			}
 			s.log.Warn("a pack of an earlier process could not be sealed yet", "pack", p.seq, "err", err)
@@ -388,11 +402,10 @@ func (s *Store) sealRecovered(p *pack) error {
 	p.write.bytes = p.written + int64(len(foot))
 	if p.write.b3, err = hashFile(uncached{f}, p.write.bytes); err != nil {
 		// Part of it cannot be read, so there is no hash that would tell the
-		// truth. The rest is as good as it was: the pack keeps its name and is
-		// listed without a hash.
-		s.log.Error("a pack is sealed without its hash", "file", p.name, "err", err)
-		p.write.b3 = ID{}
-		return s.listSealed(p)
+		// truth. The rest can be: the pack stays open, and the next Open, which
+		// sees that later ones are sealed, tries again.
+		s.log.Error("a pack cannot be sealed", "file", p.name, "err", err)
+		return nil
 	}
 	if err := s.renameSealed(p); err != nil {
 		return err

@@ -92,18 +92,14 @@ func (v *verifier) locate(l Pack) *pack {
 	p := newPack(l, activeName(v.s.dir, l.Seq))
 	if l.Sealed {
 		p.sealed, p.written = true, l.Bytes
-		if name := sealedName(v.s.dir, l.B3); v.exists(name) || !v.exists(p.name) {
-			p.name = name
-		}
-		return p
 	}
-	// Since the ledger was read it may have been sealed.
-	if !v.exists(p.name) {
-		if name := v.byHeader(l); name != "" {
-			p.name = name
-		}
+	switch name := sealedName(v.s.dir, l.B3); {
+	case l.Sealed && v.exists(name):
+		p.name = name
+	case !v.exists(p.name): // since the ledger was read it may have been sealed
+		p.name = cmp.Or(v.byHeader(l), p.name)
 	}
-	if info, err := v.s.fs.Stat(p.name); err == nil {
+	if info, err := v.s.fs.Stat(p.name); err == nil && !l.Sealed {
 		p.written = info.Size
 	}
 	return p
