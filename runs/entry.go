@@ -224,7 +224,7 @@ type recordHead struct {
 }
 
 func (rec *record) entry(run uint32) entry {
-	b := make([]byte, 0, 512)
+	b := make([]byte, 0, recordHeadBytes+512)
 	b = binary.LittleEndian.AppendUint64(b, rec.revision)
 	b = binary.LittleEndian.AppendUint64(b, rec.epoch)
 	b = binary.LittleEndian.AppendUint32(b, rec.uid)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -346,6 +347,22 @@ func (w *world) count(num uint32, k kind, flags uint8) int {
 	return n
 }
 
+// checkJournal checks that each stamp tells the LSN of the journal's row before
+// it.
+func (w *world) checkJournal() {
+	w.t.Helper()
+	last := uint64(0)
+	for _, f := range w.frames {
+		b, err := decodeBatch(f.Payload)
+		if err != nil || b.stamp.journal != last {
+			w.t.Fatalf("LSN %d says that the journal's last row is in LSN %d, and it is in %d (%v)", f.LSN, b.stamp.journal, last, err)
+		}
+		if b.hasJournal() {
+			last = f.LSN
+		}
+	}
+}
+
 func wantCode(t testing.TB, err error, code Code) *Refusal {
 	t.Helper()
 	if CodeOf(err) != code {
@@ -364,4 +381,14 @@ func fastDir(t testing.TB) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// yield lets others run, for a loop that waits for a condition.
+func yield() { runtime.Gosched() }
+
+// yieldLong lets whoever could run come to where it waits.
+func yieldLong() {
+	for range 10_000 {
+		runtime.Gosched()
+	}
 }

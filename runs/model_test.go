@@ -1,8 +1,10 @@
 package runs
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,6 +34,7 @@ type modelRun struct {
 
 func TestModel(t *testing.T) {
 	base := fastDir(t)
+	checks(t, 25)
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(base, "model")
 		if err != nil {
@@ -255,5 +258,15 @@ func (m *model) check(rt *rapid.T, w *world) {
 		if rec.ID != m.order[i] {
 			rt.Fatalf("run %d of the list is %s, want %s", i, rec.ID, m.order[i])
 		}
+	}
+}
+
+// checks sets how often rapid tries, unless its flag says so: one try here
+// opens a store many times.
+func checks(t *testing.T, n int) {
+	f := flag.Lookup("rapid.checks")
+	if was := f.Value.String(); was == f.DefValue {
+		f.Value.Set(strconv.Itoa(n))
+		t.Cleanup(func() { f.Value.Set(was) })
 	}
 }
