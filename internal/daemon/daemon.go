@@ -170,10 +170,18 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	go func() { failed <- d.serve(d.agent, server.Agent) }()
 	var err error
 	running := 2
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-		running--
+	unmounted := d.mountDone()
+	for waiting := true; waiting; {
+		select {
+		case <-ctx.Done():
+			waiting = false
+		case err = <-failed:
+			running--
+			waiting = false
+		case <-unmounted:
+			d.log.Warn("the mount was taken away; the store is served on", "mount", d.config.Mount)
+			unmounted = nil
+		}
 	}
 	err = errors.Join(err, d.stop())
 	for range running {

@@ -41,6 +41,14 @@ func (d *Daemon) openMount(context.Context) error {
 	return nil
 }
 
+// mountDone is closed when the mount has ended; nil where there is none.
+func (d *Daemon) mountDone() <-chan struct{} {
+	if d.mount == nil {
+		return nil
+	}
+	return d.mount.Done()
+}
+
 // isMountPoint reports whether asking a directory anything could be asking a
 // daemon that is not there any more.
 func isMountPoint(dir string) bool {

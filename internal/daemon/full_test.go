@@ -1,0 +1,208 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"durafs/control"
+	"durafs/internal/daemon"
+	"durafs/internal/need"
+	"durafs/store"
+)
+
+// TestFullDisk fills a small ext4 file system to the brim under a daemon.
+// What needs space is refused and says where there is none; what was running
+// can still be ended; and with space again writes go on, without a restart.
+func TestFullDisk(t *testing.T) {
+	fs := smallExt4(t, 64<<20)
+	dir := filepath.Join(fs, "store")
+	// The socket's path must be short, and a socket needs no space.
+	d, stop := serve(t, daemon.Config{Store: dir, Socket: filepath.Join(shortDir(t), "s")})
+	c := &control.Client{Socket: d.Config().Socket, Patience: -1}
+	ctx := t.Context()
+
+	run, ending := start(t, c), start(t, c)
+	acked := &ackedRows{t: t, c: c, run: run}
+	for range 10 {
+		if err := acked.append(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filler := fill(t, fs)
+	p := acked.untilRefused(ctx)
+	if p.Status != 507 || p.Mount != fs || p.FreeBytes == nil || p.FreeInodes == nil || !p.Retryable {
+		t.Fatalf("a full disk was answered with %+v", p)
+	}
+	t.Logf("refused after %d rows: %v", len(acked.rows), p)
+	_, err := c.WithWriter(run.Writer).Put(ctx, run.Record.ID, "large", "", bytes.NewReader(make([]byte, 8<<20)))
+	if !errors.As(err, &p) || p.Status != 507 {
+		t.Errorf("a payload on a full disk: %v", err)
+	}
+	if _, err := c.Start(ctx, control.StartRequest{}); !errors.As(err, &p) || p.Status != 507 {
+		t.Errorf("a start on a full disk: %v", err)
+	}
+	settled, err := c.WithWriter(ending.Writer).Settle(ctx, ending.Record.ID, control.SettleRequest{Status: "success", Summary: "ended on a full disk"})
+	if err != nil || settled.Record.Phase != "terminal" {
+		t.Fatalf("what was running cannot be ended on a full disk: %v", err)
+	}
+
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	acked.untilTaken(ctx)
+	if _, err := c.WithWriter(run.Writer).Put(ctx, run.Record.ID, "large", "", bytes.NewReader(make([]byte, 8<<20))); err != nil {
+		t.Errorf("a payload with space again: %v", err)
+	}
+	acked.check(ctx)
+	verifyClean(t, dir)
+	stop()
+	verifyClean(t, dir)
+}
+
+// smallExt4 mounts a new ext4 file system of n bytes.
+func smallExt4(t *testing.T, n int64) string {
+	t.Helper()
+	need.Loop(t)
+	dir := t.TempDir()
+	image, mnt := filepath.Join(dir, "image"), filepath.Join(dir, "mnt")
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, n), os.Mkdir(mnt, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
+	command(t, "mount", "-o", "loop", image, mnt) // the loop device goes with the mount
+	t.Cleanup(func() { command(t, "umount", mnt) })
+	return mnt
+}
+
+func command(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// fill takes all space of a file system, to the last block.
+func fill(t *testing.T, fs string) (name string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(fs, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for n := 1 << 20; n >= 512; n /= 2 {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, n))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+func start(t *testing.T, c *control.Client) control.Started {
+	t.Helper()
+	s, err := c.Start(t.Context(), control.StartRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ackedRows are rows of one run that were acknowledged.
+type ackedRows struct {
+	t    *testing.T
+	c    *control.Client
+	run  control.Started
+	rows []string
+}
+
+func (a *ackedRows) append(ctx context.Context) error {
+	row := fmt.Sprintf(`{"type":"t","n":%d,"pad":"%s"}`, len(a.rows), strings.Repeat("x", 40<<10))
+	_, err := a.c.WithWriter(a.run.Writer).Append(ctx, a.run.Record.ID, []byte(row), "")
+	if err == nil {
+		a.rows = append(a.rows, row)
+	}
+	return err
+}
+
+// untilRefused appends until the disk is full: what was written ahead is used
+// up first.
+func (a *ackedRows) untilRefused(ctx context.Context) *control.Problem {
+	a.t.Helper()
+	for range 10_000 {
+		err := a.append(ctx)
+		var p *control.Problem
+		if errors.As(err, &p) {
+			return p
+		}
+		if err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	a.t.Fatal("a full disk took everything")
+	return nil
+}
+
+// untilTaken appends until it succeeds, which it must soon.
+func (a *ackedRows) untilTaken(ctx context.Context) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		err := a.append(ctx)
+		if err == nil {
+			return
+		}
+		var p *control.Problem
+		if ctx.Err() != nil || !errors.As(err, &p) || p.Status != 507 {
+			a.t.Fatalf("with space again: %v", err)
+		}
+	}
+}
+
+// check reads the log back and looks for every acknowledged row, in order.
+func (a *ackedRows) check(ctx context.Context) {
+	a.t.Helper()
+	r, err := a.c.Log(ctx, a.run.Record.ID, control.LogQuery{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer r.Close()
+	for next := 0; ; {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			if next != len(a.rows) {
+				a.t.Fatalf("%d rows were acknowledged, %d are there", len(a.rows), next)
+			}
+			return
+		}
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		if next < len(a.rows) && strings.Contains(string(line), a.rows[next][1:]) {
+			next++
+		}
+	}
+}
+
+func verifyClean(t *testing.T, dir string) {
+	t.Helper()
+	_, err := store.Verify(t.Context(), dir, store.VerifyOptions{Deep: true}, func(f store.Finding) { t.Errorf("damage: %v", f) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
