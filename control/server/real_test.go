@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -43,6 +44,7 @@ func (d *realDaemon) open() {
 		Runs:    s.Runs(),
 		Status:  func() any { return s.Status() },
 		Healthy: s.Healthy,
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "durafs_up 1\n") }),
 	})
 }
 
