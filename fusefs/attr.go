@@ -65,13 +65,17 @@ func (w owner) mode(t fs.FileMode) uint32 {
 const blockBytes = 128 << 10
 
 // attrTimeout is how long the kernel may remember a's attributes.
+//
+// Of a file that grows, not at all: its readers get what there is at the time,
+// past any size that was remembered, and a program that has read 20 bytes and
+// is then told a size of 10 believes that the file was truncated (tail -f
+// begins again at the start).
 func (f *rawFS) attrTimeout(a view.Attr) time.Duration {
+	file := a.Type == 0
 	switch {
-	case a.Node == view.StatusFile:
-		return 0 // it changes by being looked at
-	case !a.Live:
+	case a.Sealed, !file && !a.Live:
 		return sealedTimeout
-	case f.notify.refused.Load():
+	case file && a.Live, f.notify.refused.Load():
 		return 0
 	}
 	return liveTimeout

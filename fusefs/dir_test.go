@@ -101,11 +101,11 @@ func TestListingWhileRunsAppear(t *testing.T) {
 		}
 	})
 	for _, dir := range []string{"/runs", "/by-day/2026-03-01"} {
-		for range 3 {
+		for range 2 {
 			got := map[string]int{}
 			dents(t, openDir(t, mnt+dir), 1000, func(name string, _ int64) bool {
 				got[name]++
-				return len(got) < 3000
+				return len(got) < 1500
 			})
 			for name, n := range got {
 				if n != 1 {

@@ -23,7 +23,6 @@ import (
 // TestTailFollows appends row by row under tail -f, and wants each row within
 // a second, whole.
 func TestTailFollows(t *testing.T) {
-	needTool(t, "tail")
 	for _, how := range []string{"-f", "-F"} {
 		s := viewtest.New(start)
 		mnt, _ := mount(t, view.New(s, nil))
@@ -108,6 +107,9 @@ func TestGrowingLogNeverShowsZeros(t *testing.T) {
 			return nil
 		}
 		followed = append(followed, buf[:n]...)
+		if info, serr := follow.Stat(); serr == nil && info.Size() < int64(len(followed)) {
+			return fmt.Errorf("read %d bytes, and then the size is %d", len(followed), info.Size())
+		}
 		return errOr(err, whole(buf[:n], n < len(buf)))
 	})
 	reader("reading anew", func() error {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"durafs/fusefs"
+	"durafs/internal/need"
 	"durafs/runs"
 	"durafs/view"
 	"durafs/view/viewtest"
@@ -80,36 +81,11 @@ func pattern(n int) []byte {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// needMount skips where nothing can be mounted, and fails there on a machine
-// that is to test everything.
+// needMount needs to mount, by root: as others the machine may have no helper.
 func needMount(t testing.TB) {
 	t.Helper()
-	missing := ""
-	if os.Geteuid() != 0 {
-		missing = "root"
-	} else if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
-		missing = err.Error()
-	} else {
-		f.Close()
-	}
-	if missing == "" {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("mounting is to be tested here, and this is missing: %s", missing)
-	}
-	t.Skipf("needs a mount, and this is missing: %s", missing)
-}
-
-// needTool skips where a program is missing, or fails like needMount.
-func needTool(t testing.TB, name string) {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is not installed", name)
-		}
-		t.Skipf("%s is not installed", name)
-	}
+	need.Root(t, "mount")
+	need.FUSE(t)
 }
 
 // mount mounts v for the test.
@@ -166,10 +142,16 @@ func startChild(t *testing.T, dir string) *child {
 	return &child{cmd, stdin}
 }
 
+// packageOf tells which Debian package has a program; coreutils if nothing is
+// said.
+var packageOf = map[string]string{
+	"jq": "jq", "tar": "tar", "grep": "grep", "find": "findutils", "diff": "diffutils", "getconf": "libc-bin", "sh": "dash",
+}
+
 // run runs a program and returns what it wrote.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	needTool(t, name)
+	need.Program(t, name, packageOf[name])
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)

@@ -15,8 +15,8 @@ import (
 // notifier tells the kernel what it remembers wrongly.
 //
 // The log's writer goroutine says what changed (changed), which costs it a map
-// entry and only for runs that were asked about lately; one goroutine (serve)
-// takes all that came together and tells the kernel. It holds no lock while it
+// entry at most; one goroutine (serve) takes all that came together and tells
+// the kernel what that may remember. It holds no lock while it
 // does: dropping pages waits for the reads that are under way, and so for
 // handlers, which must not wait for it.
 type notifier struct {
@@ -56,17 +56,13 @@ func (n *notifier) init(f *rawFS, c clock.Clock) {
 	n.pending = make(map[runs.Ref]runs.ChangeKinds)
 }
 
-// always are the changes that are told whether or not anybody asked lately:
-// what they make stale was remembered for long.
-const always = runs.ChangedSealed | runs.ChangedLate
-
-// changed is called by the log's writer goroutine, after each barrier.
+// changed is called by the log's writer goroutine, after each barrier. What is
+// frequent, rows, it leaves out at once where nobody looks.
 func (n *notifier) changed(changes []runs.Change) {
 	now := n.clock.Boot()
 	queued := false
 	for _, c := range changes {
-		if c.Kinds&always != 0 || n.interest.recent(c.Ref, now) ||
-			c.Kinds&runs.ChangedAdmitted != 0 && n.interest.recent(0, now) {
+		if c.Kinds != runs.ChangedLog || n.interest.recent(c.Ref, now) {
 			n.queue(c)
 			queued = true
 		}
@@ -78,6 +74,21 @@ func (n *notifier) changed(changes []runs.Change) {
 	case n.wake <- struct{}{}:
 	default: // it has been woken already
 	}
+}
+
+// worth tells whether the kernel can remember anything that c made stale: of a
+// run that goes on what was asked lately, of one that ended what was asked at
+// any time.
+func (n *notifier) worth(c runs.Change, now time.Duration) bool {
+	const always = runs.ChangedSealed | runs.ChangedLate
+	if c.Kinds&always != 0 || n.interest.recent(c.Ref, now) {
+		return true
+	}
+	if c.Kinds&runs.ChangedAdmitted != 0 && n.interest.recent(0, now) {
+		return true
+	}
+	r, ok := n.fs.view.Run(c.Ref)
+	return ok && r.Sealed()
 }
 
 func (n *notifier) queue(c runs.Change) {
@@ -128,9 +139,14 @@ func (n *notifier) drain() {
 	n.pending = make(map[runs.Ref]runs.ChangeKinds)
 	n.mu.Unlock()
 
+	now := n.clock.Boot()
 	shared := make(map[view.Node]struct{})
 	for ref, kinds := range changes {
-		n.fs.view.Effects(runs.Change{Ref: ref, Kinds: kinds}, func(e view.Effect) {
+		c := runs.Change{Ref: ref, Kinds: kinds}
+		if !n.worth(c, now) {
+			continue
+		}
+		n.fs.view.Effects(c, func(e view.Effect) {
 			if _, own := e.Node.Run(); !own {
 				shared[e.Node] = struct{}{}
 				return
@@ -144,7 +160,8 @@ func (n *notifier) drain() {
 }
 
 func (n *notifier) push(e view.Effect) {
-	if n.refused.Load() {
+	grows := e.What == view.StaleAttr && e.Node.Kind() == view.KindLog
+	if n.refused.Load() || grows { // a growing log's size is never remembered
 		return
 	}
 	n.fs.count.notifications.Add(1)

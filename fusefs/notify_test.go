@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"sync"
@@ -67,7 +68,6 @@ func TestNotifierTellsOfRunsThatWereAskedAbout(t *testing.T) {
 	}
 	f.notify.drain()
 	want := []string{
-		fmt.Sprintf("inode %#x -1 0", uint64(view.LogFile(ref, 0))),
 		fmt.Sprintf("inode %#x -1 0", uint64(view.RecordFile(ref))),
 		fmt.Sprintf("inode %#x -1 0", uint64(view.RunDir(ref))),
 	}
@@ -84,6 +84,12 @@ func TestNotifierTellsOfRunsThatWereAskedAbout(t *testing.T) {
 	f.notify.drain()
 	if !slices.Contains(k.told, fmt.Sprintf("inode %#x 0 0", uint64(view.LogFile(other, 0)))) {
 		t.Errorf("the sealing is not among %v", k.told)
+	}
+	k.told = nil
+	clk.at += interestFor
+	s.Put(other, "p", runs.SourceNamed, nil) // and so is every change after it
+	if f.notify.drain(); !slices.Contains(k.told, fmt.Sprintf("inode %#x -1 0", uint64(view.RunDir(other)))) {
+		t.Errorf("of a change of an ended run was told %v", k.told)
 	}
 }
 
@@ -127,18 +133,21 @@ func TestKernelWithoutNotifications(t *testing.T) {
 	s, f, k, _ := fixture()
 	k.reply = fuse.ENOSYS
 	ref := s.Start(viewtest.ID(1))
-	live := view.Attr{Node: view.LogFile(ref, 0), Live: true}
-	if got := f.attrTimeout(live); got != liveTimeout {
-		t.Errorf("a live log is remembered for %v", got)
+	live := view.Attr{Node: view.RunDir(ref), Type: fs.ModeDir, Live: true}
+	record := view.Attr{Node: view.RecordFile(ref)} // of an ended run
+	for _, a := range []view.Attr{live, record} {
+		if got := f.attrTimeout(a); got != liveTimeout {
+			t.Errorf("node %#x is remembered for %v", uint64(a.Node), got)
+		}
 	}
 	f.notify.asked(view.LogFile(ref, 0))
 	s.Append(ref, "x")
 	f.notify.drain()
-	if len(k.told) != 1 || f.snapshot().Pushing {
+	if len(k.told) != 1 || f.snapshot().Pushing { // the rest was not tried
 		t.Errorf("refused, and told %v", k.told)
 	}
-	if f.attrTimeout(live) != 0 || f.entryTimeout(live) != 0 {
-		t.Error("a live log is still remembered")
+	if f.attrTimeout(live) != 0 || f.entryTimeout(live) != 0 || f.attrTimeout(record) != 0 {
+		t.Error("what may change is still remembered")
 	}
 	if f.attrTimeout(view.Attr{Node: view.PayloadFile(1, 0), Sealed: true}) != sealedTimeout {
 		t.Error("a payload is not remembered any more")
@@ -167,4 +176,21 @@ func TestNotifierServes(t *testing.T) {
 		<-tick.C
 	}
 	f.notify.close()
+}
+
+// TestGrowingFilesAreNotRemembered: a size that is older than what was read
+// looks like a truncation.
+func TestGrowingFilesAreNotRemembered(t *testing.T) {
+	s, f, _, _ := fixture()
+	ref := s.Start(viewtest.ID(1))
+	s.Late(ref, "{}")
+	for _, n := range []view.Node{view.LogFile(ref, 0), view.RecordFile(ref), view.LateFile(ref), view.StatusFile} {
+		a, err := f.view.Attr(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.attrTimeout(a); got != 0 {
+			t.Errorf("node %#x is remembered for %v", uint64(n), got)
+		}
+	}
 }

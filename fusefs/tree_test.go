@@ -122,7 +122,6 @@ func TestToolsAgreeWithTheSource(t *testing.T) {
 }
 
 func TestJQ(t *testing.T) {
-	needTool(t, "jq")
 	s, v := sample()
 	mnt, _ := mount(t, v)
 	if got := run(t, "jq", "-r", ".id", runDir(mnt, 1)+"/record"); got != viewtest.ID(1)+"\n" {

@@ -56,7 +56,6 @@ func (v *View) runAttr(a Attr, r runs.Run) (Attr, error) {
 		if a.Size = r.LateBytes; r.LateBytes == 0 {
 			return Attr{}, ErrNotExist
 		}
-		a.Live = true // a finished run too is told of late words
 		return a, nil
 	case n.Kind() == KindLog:
 		return logAttr(a, r)
@@ -79,7 +78,6 @@ func (v *View) recordAttr(a Attr) (Attr, error) {
 		return Attr{}, err
 	}
 	a.Size = int64(len(text))
-	a.Live = true // a finished run too can be pinned, or compacted
 	return a, nil
 }
 

@@ -132,6 +132,9 @@ func (v *View) info(n Node) (runs.Run, error) {
 	return r, nil
 }
 
+// Run tells what is known of a run.
+func (v *View) Run(ref runs.Ref) (runs.Run, bool) { return v.src.Info(ref) }
+
 // Parent is the directory that n lies in: what ".." means there.
 func (v *View) Parent(n Node) Node {
 	switch n.Kind() {

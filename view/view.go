@@ -139,9 +139,11 @@ type Attr struct {
 	Size int64
 	// Mtime is the last committed change.
 	Mtime time.Time
-	// Live is set while Size or Mtime may still change.
+	// Live is set while the node's run goes on, and for what is of no run: it
+	// may change at any time. Of an ended run little changes, seldom: a record
+	// that is pinned, late words; of that each is told by Effects.
 	Live bool
-	// Sealed is set when the content never changes again, so that it may be
-	// cached for ever. What is neither has content that follows its run.
+	// Sealed is set for content that never changes again, so that it may be
+	// cached for ever.
 	Sealed bool
 }

@@ -97,7 +97,7 @@ func (s *Store) change(ref runs.Ref, kinds runs.ChangeKinds, edit func(*run)) {
 
 // Append appends one row to the log; a newline is added.
 func (s *Store) Append(ref runs.Ref, row string) {
-	s.change(ref, runs.ChangedLog|runs.ChangedRecord, func(r *run) {
+	s.change(ref, runs.ChangedLog, func(r *run) {
 		// Readers hold shorter slices of the same array: bytes are only added.
 		r.log = append(append(r.log, row...), '\n')
 		r.LogBytes = int64(len(r.log))

@@ -1,0 +1,241 @@
+package fusefs_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"durafs/fusefs"
+	"durafs/runs"
+	"durafs/store"
+	"durafs/view"
+)
+
+// real is a store on disk, and its mount.
+type real struct {
+	*store.Store
+	mnt string
+	srv *fusefs.Server
+}
+
+func openReal(t *testing.T, dir, mnt string) *real {
+	t.Helper()
+	s, err := store.Open(t.Context(), dir, store.Options{UnsafeFilesystem: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := view.New(s.Runs(), func() []byte { return []byte("serving\n") })
+	srv, err := fusefs.Mount(fusefs.Options{Dir: mnt, Store: dir, View: v, Log: quiet()})
+	if err != nil {
+		s.Close(t.Context())
+		t.Fatal(err)
+	}
+	return &real{s, mnt, srv}
+}
+
+func (r *real) close(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := r.srv.Unmount(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := r.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func (r *real) start(t *testing.T, id string) (agent runs.Caller, dir string) {
+	t.Helper()
+	st, err := r.Runs().Start(t.Context(), runs.Caller{Owner: true}, runs.StartRequest{
+		ID: id, Task: "a <task> & more", ResumeRequest: []byte("private"), Lease: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runs.Caller{Writer: st.Writer}, filepath.Join(r.mnt, "runs", id)
+}
+
+func (r *real) append(t *testing.T, agent runs.Caller, id, row string) {
+	t.Helper()
+	if _, err := r.Runs().Append(t.Context(), agent, id, []runs.Row{{JSON: []byte(row)}}, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRealStore leads a run through its life in a real store, and looks at it
+// through the mount at each step, and again after a restart.
+func TestRealStore(t *testing.T) {
+	needMount(t)
+	dir, mnt := filepath.Join(t.TempDir(), "store"), mkdir(t, t.TempDir(), "mnt")
+	r := openReal(t, dir, mnt)
+	const id = "exec_real"
+	agent, run := r.start(t, id)
+	consistent := func(what string) {
+		t.Helper()
+		ref, _ := r.Runs().Lookup(id)
+		info, _ := r.Runs().Info(ref)
+		eventually(t, 3*time.Second, what+": sizes and bytes differ", func() bool {
+			log, err := os.ReadFile(run + "/log")
+			st, serr := os.Stat(run + "/log")
+			rec, rerr := os.ReadFile(run + "/record")
+			rst, rserr := os.Stat(run + "/record")
+			return err == nil && serr == nil && rerr == nil && rserr == nil &&
+				int64(len(log)) == info.LogBytes && st.Size() == info.LogBytes &&
+				int64(len(rec)) == rst.Size() && json.Valid(rec)
+		})
+	}
+	consistent("new")
+	for i := range 200 {
+		r.append(t, agent, id, fmt.Sprintf(`{"type":"note","n":%d,"pad":%q}`, i, strings.Repeat("x", i)))
+	}
+	consistent("with rows")
+	r.append(t, agent, id, `{"type":"big","pad":"`+strings.Repeat("y", 100<<10)+`"}`)
+	big := pattern(1<<20 + 5)
+	for name, body := range map[string][]byte{"small": []byte("small"), "big": big, "100 %": nil} {
+		if _, _, err := r.Runs().Put(t.Context(), agent, id, name, runs.SourceNamed, "", bytes.NewReader(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	consistent("with payloads")
+	if _, err := os.Stat(run + "/payload"); !os.IsNotExist(err) {
+		t.Errorf("the payload before the end: %v", err)
+	}
+	answer := pattern(200_000)
+	if _, err := r.Runs().Settle(t.Context(), agent, id, runs.SettleRequest{
+		Status: runs.Success, Summary: "done", Payload: bytes.NewReader(answer),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 3*time.Second, "the payload does not appear", func() bool {
+		b, err := os.ReadFile(run + "/payload")
+		return err == nil && bytes.Equal(b, answer)
+	})
+	consistent("ended")
+	if b, err := os.ReadFile(run + "/payloads/big"); err != nil || !bytes.Equal(b, big) {
+		t.Errorf("the large payload: %d bytes, %v", len(b), err)
+	}
+	var rec struct {
+		Terminal struct {
+			Payload struct{ B3 string }
+		}
+	}
+	b, err := os.ReadFile(run + "/record")
+	sum := blake3.Sum256(answer)
+	if err = errOr(err, json.Unmarshal(b, &rec)); err != nil || rec.Terminal.Payload.B3 != hex.EncodeToString(sum[:]) {
+		t.Errorf("the record names the payload %q, %v; it is %x", rec.Terminal.Payload.B3, err, sum)
+	}
+	if names, err := os.ReadDir(run + "/payloads"); err != nil || len(names) != 4 {
+		t.Errorf("payloads: %v, %v", names, err)
+	}
+	before := snapshot(t, mnt)
+	r.close(t)
+
+	r = openReal(t, dir, mnt)
+	defer r.close(t)
+	after := snapshot(t, mnt)
+	for name, was := range before {
+		if after[name] != was {
+			t.Errorf("%s was %.100s and is %.100s", name, was, after[name])
+		}
+	}
+	if len(after) != len(before) {
+		t.Errorf("%d files before the restart, %d after", len(before), len(after))
+	}
+}
+
+// snapshot is each file's inode, size and content by name.
+func snapshot(t *testing.T, mnt string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := fs.WalkDir(os.DirFS(mnt), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() == "record" { // it tells the boot
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		all[path] = fmt.Sprint(inode(info), " ", info.Mode())
+		if info.Mode().IsRegular() {
+			b, err := os.ReadFile(filepath.Join(mnt, path))
+			if err != nil || int64(len(b)) != info.Size() {
+				t.Errorf("%s: %d bytes of %d, %v", path, len(b), info.Size(), err)
+			}
+			all[path] += fmt.Sprintf(" %x", blake3.Sum256(b))
+		}
+		return nil
+	})
+	if err != nil || len(all) < 10 {
+		t.Errorf("%d files: %v", len(all), err)
+	}
+	return all
+}
+
+// TestRealStoreUnderTail follows a run's log with tail while rows are
+// acknowledged.
+func TestRealStoreUnderTail(t *testing.T) {
+	needMount(t)
+	r := openReal(t, filepath.Join(t.TempDir(), "store"), mkdir(t, t.TempDir(), "mnt"))
+	defer r.close(t)
+	const id, rows = "exec_tail", 300
+	agent, run := r.start(t, id)
+	var out bytes.Buffer
+	tail := exec.Command("tail", "-f", "-s", "0.1", "-n", "+1", run+"/log")
+	tail.Stdout = &out
+	if err := tail.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range rows {
+		r.append(t, agent, id, fmt.Sprintf(`{"n":%d}`, i))
+	}
+	ref, _ := r.Runs().Lookup(id)
+	info, _ := r.Runs().Info(ref)
+	want := make([]byte, info.LogBytes)
+	if _, err := r.Runs().ReadLogAt(ref, want, 0); err != nil {
+		t.Fatal(err)
+	}
+	pos := func() int64 { // how far tail has read, told by the kernel
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/3", tail.Process.Pid))
+		var n int64
+		fmt.Sscanf(string(b), "pos: %d", &n)
+		return n
+	}
+	eventually(t, 5*time.Second, "tail does not get to the end", func() bool { return pos() == info.LogBytes })
+	tail.Process.Kill()
+	tail.Wait()
+	if !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("tail wrote %d bytes, the log has %d", out.Len(), len(want))
+	}
+}
+
+func TestRealStorePassesTheStandardTest(t *testing.T) {
+	needMount(t)
+	r := openReal(t, filepath.Join(t.TempDir(), "store"), mkdir(t, t.TempDir(), "mnt"))
+	defer r.close(t)
+	agent, _ := r.start(t, "exec_std")
+	r.append(t, agent, "exec_std", `{"type":"note"}`)
+	if _, err := r.Runs().Settle(t.Context(), agent, "exec_std", runs.SettleRequest{
+		Status: runs.Success, Payload: strings.NewReader("the answer"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := fstest.TestFS(os.DirFS(r.mnt), "runs/exec_std/payload", "runs/exec_std/log", "status"); err != nil {
+		t.Error(err)
+	}
+	if err := fstest.TestFS(view.New(r.Runs(), nil).FS(), "runs/exec_std/payload", "status"); err != nil {
+		t.Error(err)
+	}
+}
