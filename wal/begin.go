@@ -83,7 +83,7 @@ func (r *recovery) next(e segEntry) manifestState {
 }
 
 // install makes the new segment the active one, and hands what ended to the
-// keeper.
+// sealer.
 func (r *recovery) install(e segEntry, a *active, end int64, prev uint32) {
 	for _, old := range r.man.state.sortedSegments() {
 		if old.ID == e.ID {

@@ -37,8 +37,8 @@ func (l *Log) Close(ctx context.Context) error {
 	return l.finish()
 }
 
-// drain waits for the writer, and then for the keeper, which the writer may
-// need until it is done.
+// drain waits for the writer, and then for keeper and sealer; the writer may
+// need the keeper until it is done.
 func (l *Log) drain(ctx context.Context) error {
 	select {
 	case <-l.writerDone:
@@ -47,15 +47,11 @@ func (l *Log) drain(ctx context.Context) error {
 		return ctx.Err()
 	}
 	close(l.stop)
-	select {
-	case <-l.keeperDone:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	l.tendDone.Wait() // each has at most a few calls to go
+	return nil
 }
 
-// finish writes what a clean end leaves. Both goroutines have ended.
+// finish writes what a clean end leaves. All goroutines have ended.
 //
 //	MANIFEST   the active segment ends here; one without a frame is dropped
 //	unlink     what was dropped, and the spare

@@ -95,7 +95,7 @@ func crash(l *Log) {
 	if l.started {
 		<-l.writerDone
 		close(l.stop)
-		<-l.keeperDone
+		l.tendDone.Wait()
 	}
 	l.release()
 }

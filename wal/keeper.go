@@ -13,8 +13,7 @@ const (
 	retryPauseMax = time.Second
 )
 
-// keep is the keeper goroutine. It makes the next segment before it is needed,
-// and seals those that are full. Making goes first: a writer may wait for it.
+// keep is the keeper goroutine. It makes the next segment before it is needed.
 func (l *Log) keep() {
 	retry := retryPauseMin
 	for {
@@ -64,50 +63,27 @@ func (l *Log) kickKeeper() {
 	}
 }
 
-// keepOnce does what there is to do. A segment that could not be made is an
-// error, to be tried again later; sealing goes on, since it gives space back.
+// keepOnce makes the next segment if it is not there. An error is to be tried
+// again later.
 func (l *Log) keepOnce() error {
-	var failed error
-	for {
-		needed, toSeal, poison := l.toKeep()
-		switch {
-		case poison != nil:
-			return errStopped // without the manifest there is nothing to do
-		case needed && failed == nil:
-			if failed = l.makeReady(); l.isOver(failed) {
-				return errStopped
-			}
-		case toSeal != nil:
-			l.sealQueued(toSeal)
-		default:
-			return failed
-		}
-	}
-}
-
-func (l *Log) toKeep() (needed bool, toSeal *segFile, poison error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.toSeal) > 0 {
-		toSeal = l.toSeal[0]
+	needed, poison := l.ready == nil, l.poison
+	l.mu.Unlock()
+	if poison != nil {
+		return errStopped // without the manifest there is nothing to do
 	}
-	return l.ready == nil, toSeal, l.poison
+	if !needed {
+		return nil
+	}
+	err := l.makeReady()
+	if l.isOver(err) {
+		return errStopped
+	}
+	return err
 }
 
 func (l *Log) isOver(err error) bool {
 	return errors.Is(err, errStopped) || errors.Is(err, ErrPoisoned)
-}
-
-// sealQueued seals the first segment of the queue. One that cannot be sealed
-// is not tried again: its sync failed, and a second one proves nothing. It is
-// as readable as before, and sealed by the next open.
-func (l *Log) sealQueued(s *segFile) {
-	if err := l.seal(s); err != nil {
-		l.log.Warn("a segment could not be sealed", "file", s.name, "cause", err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.toSeal = l.toSeal[1:]
 }
 
 // makeReady makes the next segment, or notes why it could not be made:

@@ -49,7 +49,7 @@ type Log struct {
 	poison  error
 	started bool
 	closing bool
-	// toSeal are segments that will not grow, for the keeper.
+	// toSeal are segments that will not grow, for the sealer.
 	toSeal []*segFile
 	spare  [][]*Batch // emptied slices of former groups
 
@@ -58,9 +58,10 @@ type Log struct {
 	stats  counters
 
 	keeperKick chan struct{} // something may be to do for the keeper
-	stop       chan struct{} // closed by Close: the keeper ends
+	stop       chan struct{} // closed by Close: keeper and sealer end
 	writerDone chan struct{}
-	keeperDone chan struct{}
+	sealerKick chan struct{}
+	tendDone   sync.WaitGroup // keeper and sealer
 
 	// The keeper owns these: the highest id that a file was ever given, and
 	// how many segments this process made.
@@ -83,7 +84,8 @@ func (l *Log) Start(state State) {
 	}
 	l.started, l.state = true, state
 	go func() { defer close(l.writerDone); l.write() }()
-	go func() { defer close(l.keeperDone); l.keep() }()
+	l.tendDone.Go(l.keep)
+	l.tendDone.Go(l.sealer)
 }
 
 // Durable is the highest LSN known durable and published.

@@ -50,7 +50,7 @@ type Recovery struct {
 //	                             end where they were found to end
 //	unlink                       what is not listed
 //
-// Truncating what is ended is left to the keeper. A crash at any point leaves
+// Truncating what is ended is left to the sealer. A crash at any point leaves
 // either the old list or the new one; opening again gives the same batches.
 func Open(ctx context.Context, opts Options, replay func(Frame) error) (*Log, Recovery, error) {
 	l, rec, err := open(ctx, opts, replay)
@@ -89,7 +89,7 @@ func newLog(opts Options) *Log {
 		keeperKick: make(chan struct{}, 1),
 		stop:       make(chan struct{}),
 		writerDone: make(chan struct{}),
-		keeperDone: make(chan struct{}),
+		sealerKick: make(chan struct{}, 1),
 	}
 	l.work = sync.NewCond(&l.mu)
 	l.files = newFiles(l.fs, l.path)

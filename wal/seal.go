@@ -3,9 +3,56 @@ package wal
 import (
 	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/zeebo/blake3"
 )
+
+// sealer is the sealer goroutine: it seals what is full, one after the other.
+// It is not the keeper's work, for which the writer may have to wait.
+func (l *Log) sealer() {
+	for {
+		s, ok := l.nextToSeal()
+		if !ok {
+			return
+		}
+		if s != nil {
+			l.sealQueued(s)
+			continue
+		}
+		select {
+		case <-l.stop:
+			return
+		case <-l.sealerKick:
+		}
+	}
+}
+
+func (l *Log) nextToSeal() (s *segFile, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.toSeal) > 0 {
+		s = l.toSeal[0]
+	}
+	select {
+	case <-l.stop:
+		return nil, false
+	default:
+		return s, l.poison == nil
+	}
+}
+
+// sealQueued seals the first segment of the queue. One that cannot be sealed
+// is not tried again: its sync failed, and a second one proves nothing. It is
+// as readable as before, and sealed by the next open.
+func (l *Log) sealQueued(s *segFile) {
+	if err := l.seal(s); err != nil {
+		l.log.Warn("a segment could not be sealed", "file", s.name, "cause", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.toSeal = l.toSeal[1:]
+}
 
 // seal gives a segment that will not grow its final form:
 //
@@ -55,13 +102,23 @@ func (l *Log) cut(name string, end int64) (sum [32]byte, err error) {
 	return hashFile(f, end)
 }
 
-// hashFile is the BLAKE3 of the first n bytes.
+// hashStepBytes is how much is hashed before others may run.
+const hashStepBytes = 64 << 10
+
+// hashFile is the BLAKE3 of the first n bytes. Nobody waits for it, so it
+// gives its processor away again and again.
 func hashFile(f io.ReaderAt, n int64) (sum [32]byte, err error) {
 	h := blake3.New()
-	got, err := io.CopyBuffer(h, io.NewSectionReader(f, 0, n), make([]byte, 256<<10))
-	if err == nil && got != n {
-		err = io.ErrUnexpectedEOF
+	buf := make([]byte, hashStepBytes)
+	for off := int64(0); off < n; {
+		b := buf[:min(hashStepBytes, n-off)]
+		if err := readFull(f, b, off); err != nil {
+			return sum, err
+		}
+		h.Write(b)
+		off += int64(len(b))
+		runtime.Gosched()
 	}
 	h.Sum(sum[:0])
-	return sum, err
+	return sum, nil
 }

@@ -5,14 +5,12 @@ import "sync/atomic"
 // counters are written by the writer goroutine.
 type counters struct {
 	barriers, batches, bytes atomic.Uint64
-	lastBatches              int64
 }
 
 func (c *counters) note(batches int, bytes int64) {
 	c.barriers.Add(1)
 	c.batches.Add(uint64(batches))
 	c.bytes.Add(uint64(bytes))
-	c.lastBatches = int64(batches)
 }
 
 // Stats is what a log tells about itself. Counters count from Open.

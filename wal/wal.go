@@ -36,9 +36,9 @@
 //
 // # Goroutines
 //
-// Two, started by Start and ended by Close: the writer (writer.go), which owns
-// the active segment, and the keeper (keeper.go), which prepares the next one
-// and seals those that are full.
+// Three, started by Start and ended by Close: the writer (writer.go), which
+// owns the active segment; the keeper (keeper.go), which prepares the next one;
+// and the sealer (seal.go), which seals those that are full.
 package wal
 
 import "durafs/segment"

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"time"
 
 	"durafs/segment"
 )
 
-// yieldsMax bounds how often the writer lets others go first. A queue that
-// still grows after that many rounds is long enough.
-const yieldsMax = 64
+// The writer lets callers go first for at most patienceMax, or an eighth of
+// what the last barrier took, in which nobody comes; see yield.
+const patienceMax = 50 * time.Microsecond
 
 // writer is what the writer goroutine owns.
 type writer struct {
@@ -21,6 +22,11 @@ type writer struct {
 	// dead is true after a failed write: nothing more goes into seg.
 	dead bool
 	buf  []byte
+
+	// expect is what Log.accepted comes to when all whom the last group woke
+	// have submitted again, and took how long its barrier was.
+	expect uint64
+	took   time.Duration
 }
 
 // write is the writer goroutine: it commits groups, one after the other, until
@@ -60,19 +66,32 @@ func (l *Log) take() *group {
 	return l.queue[0]
 }
 
-// yield lets callers that are about to submit do so, while the queue grows.
-// The callers of the last group were woken a moment ago; without this the
-// writer would start with the first of them and the others would wait for a
-// whole barrier: two cohorts of half the size, for ever, at half the speed.
+// yield lets callers that are about to submit do so. Those of the last group
+// were woken a moment ago; without this the writer would start with the first
+// of them, and the others would wait for a whole barrier: two cohorts of half
+// the size, for ever, at half the speed.
+//
+// It ends when as many have come as were woken and no more come, or when for a
+// while nobody did. One look at whether the queue still grows is not enough:
+// the others may be running on another processor, and the scheduler then comes
+// back here at once.
 func (l *Log) yield() {
-	n := l.accepted.Load()
-	for range yieldsMax {
+	w := &l.writer
+	patience := min(w.took/8, patienceMax)
+	n, begin := l.accepted.Load(), l.opts.Clock.Now()
+	for last := begin; ; {
 		runtime.Gosched()
 		now := l.accepted.Load()
-		if now == n {
+		if now == n && now >= w.expect {
 			return
 		}
-		n = now
+		t := l.opts.Clock.Now()
+		if now != n {
+			n, last = now, t
+		}
+		if t.Sub(last) >= patience || t.Sub(begin) >= w.took {
+			return
+		}
 	}
 }
 
@@ -88,7 +107,7 @@ func (l *Log) commit(g *group) {
 		return
 	}
 	buf := l.encode(g)
-	start := l.opts.Clock.Boot()
+	start := l.opts.Clock.Now() // its monotonic part; asking Boot is a system call
 	n, err := l.writer.seg.f.WriteAt(buf, l.writer.pos)
 	if err == nil && n != len(buf) {
 		err = io.ErrShortWrite
@@ -103,10 +122,11 @@ func (l *Log) commit(g *group) {
 		l.poisoned(fmt.Errorf("barrier on %s: %w", l.writer.seg.name, err))
 		return
 	}
-	took := l.opts.Clock.Boot() - start
+	l.writer.took = l.opts.Clock.Now().Sub(start)
+	batches := len(g.batches)
 	l.publish(g, int64(len(buf)))
 	if l.opts.OnBarrier != nil {
-		l.opts.OnBarrier(took, int(l.stats.lastBatches), len(buf))
+		l.opts.OnBarrier(l.writer.took, batches, len(buf))
 	}
 }
 
@@ -144,6 +164,7 @@ func (l *Log) publish(g *group, bytes int64) {
 	l.stats.note(len(g.batches), bytes)
 	l.mu.Lock()
 	l.durable.Store(g.last)
+	w.expect = l.accepted.Load() + uint64(len(g.batches))
 	l.pop(g)
 	l.mu.Unlock()
 	close(g.done)
@@ -187,7 +208,7 @@ func (l *Log) takeReady() (*active, error) {
 	return next, nil
 }
 
-// retire hands a segment that will not grow to the keeper.
+// retire hands a segment that will not grow to the sealer.
 func (l *Log) retire(old *active, last uint64, dead bool) {
 	old.f.Close() // what it holds is durable, or was refused
 	old.last = last
@@ -198,4 +219,8 @@ func (l *Log) retire(old *active, last uint64, dead bool) {
 	l.mu.Lock()
 	l.toSeal = append(l.toSeal, old.segFile)
 	l.mu.Unlock()
+	select {
+	case l.sealerKick <- struct{}{}:
+	default:
+	}
 }
