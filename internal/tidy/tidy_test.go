@@ -227,8 +227,9 @@ func TestSkipsFailInCI(t *testing.T) {
 	report(t, skips, parse(t, "wal/x_test.go", `package wal; func TestX(t *testing.T) { t.Skip("no FUSE") }`))
 }
 
-// skips finds skips in functions that do not look whether CI is set (or that
-// the user asked for short tests): what was not tested must not look tested.
+// skips finds skips in functions that do not look whether CI is set: what was
+// not tested must not look tested. Short tests were asked for, and so were those
+// that a flag asks for ("needs -flag").
 func skips(s *source) (findings []string) {
 	for _, d := range s.ast.Decls {
 		f, ok := d.(*ast.FuncDecl)
@@ -236,7 +237,7 @@ func skips(s *source) (findings []string) {
 			continue
 		}
 		body := s.text[s.fset.Position(f.Pos()).Offset:s.fset.Position(f.End()).Offset]
-		if strings.Contains(body, `"CI"`) || strings.Contains(body, "testing.Short()") {
+		if strings.Contains(body, `"CI"`) || strings.Contains(body, "testing.Short()") || strings.Contains(body, `Skip("needs -`) {
 			continue
 		}
 		drawn := rapidParams(f)
@@ -244,7 +245,7 @@ func skips(s *source) (findings []string) {
 			sel, ok := n.(*ast.SelectorExpr)
 			if ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) && !drawn[fmt.Sprint(sel.X)] {
 				findings = append(findings, fmt.Sprintf(
-					`%s:%d: a skip that CI does not see; fail instead where os.Getenv("CI") is set`, s.path, s.line(n.Pos())))
+					`%s:%d: a skip that CI does not see; ask internal/need, which fails where CI is set`, s.path, s.line(n.Pos())))
 			}
 			return true
 		})
