@@ -37,6 +37,7 @@ type crashFile struct{ path, synced []byte }
 type crashState struct {
 	files  map[string][]byte
 	ledger []Pack
+	high   uint32
 	acked  []Ref
 }
 
@@ -117,7 +118,7 @@ func (c *crasher) snapshot() {
 				return append(bytes.Clone(f.synced), make([]byte, grown-len(f.synced))...)
 			},
 		} {
-			st := crashState{files: map[string][]byte{}, ledger: c.ledger.Packs(), acked: slices.Collect(maps.Values(c.acked))}
+			st := crashState{files: map[string][]byte{}, ledger: c.ledger.Packs(), high: c.ledger.highest(), acked: slices.Collect(maps.Values(c.acked))}
 			for n, f := range names {
 				st.files[n] = content(f)
 			}
@@ -147,7 +148,7 @@ func (st crashState) lay(t *testing.T) (string, *fakeLedger) {
 			t.Fatal(err)
 		}
 	}
-	return dir, &fakeLedger{packs: slices.Clone(st.ledger)}
+	return dir, &fakeLedger{packs: slices.Clone(st.ledger), high: st.high}
 }
 
 // check opens the state and reads all that was acknowledged; with deep it

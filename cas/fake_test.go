@@ -3,6 +3,7 @@ package cas
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -13,11 +14,11 @@ import (
 	"durafs/internal/vfs"
 )
 
-// fakeLedger is a durable list of packs that can be told to fail.
+// fakeLedger is a durable list of packs; one that is gone is not in it any more.
 type fakeLedger struct {
 	mu    sync.Mutex
 	packs []Pack
-	fail  error // answered by both calls, which then do nothing
+	high  uint32 // highest number
 }
 
 func (l *fakeLedger) Packs() []Pack {
@@ -29,23 +30,24 @@ func (l *fakeLedger) Packs() []Pack {
 func (l *fakeLedger) AddPack(p Pack) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fail != nil {
-		return l.fail
+	if p.Seq <= l.high {
+		return fmt.Errorf("pack %d was given already", p.Seq)
 	}
-	l.packs = append(l.packs, p)
+	l.packs, l.high = append(l.packs, p), p.Seq
 	return nil
 }
 
 func (l *fakeLedger) SealPack(p Pack) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fail != nil {
-		return l.fail
-	}
-	for i := range l.packs {
-		if l.packs[i].Seq == p.Seq {
-			l.packs[i] = p
-		}
+	i := slices.IndexFunc(l.packs, func(known Pack) bool { return known.Seq == p.Seq })
+	switch {
+	case i < 0:
+		return fmt.Errorf("pack %d is not known", p.Seq)
+	case p.Bytes == 0:
+		l.packs = slices.Delete(l.packs, i, i+1)
+	default:
+		l.packs[i] = p
 	}
 	return nil
 }
@@ -63,7 +65,7 @@ func used(refs ...Ref) map[uint32]uint32 {
 
 func options(t testing.TB, l *fakeLedger, dir string) Options {
 	t.Helper()
-	return Options{FS: vfs.OS, Dir: dir, StoreID: [16]byte{1, 2, 3}, Ledger: l}
+	return Options{FS: vfs.OS, Dir: dir, StoreID: [16]byte{1, 2, 3}, Ledger: l, SeqAfter: l.high}
 }
 
 func open(t testing.TB, o Options) *Store {
@@ -135,4 +137,10 @@ func memDir(t testing.TB) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+func (l *fakeLedger) highest() uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.high
 }

@@ -55,8 +55,8 @@ type Options struct {
 	// the recovered log. A pack of an earlier process is cut there. A pack
 	// that is not in it is used by nothing.
 	Used map[uint32]uint32
-	// SeqAfter is the highest pack number that was ever given, where the
-	// ledger's list does not tell it any more.
+	// SeqAfter is the highest pack number that the ledger ever took, also
+	// where its list does not tell it any more.
 	SeqAfter uint32
 
 	// Tests make trees of several levels out of few bytes.

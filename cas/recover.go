@@ -3,10 +3,8 @@ package cas
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -63,8 +61,7 @@ func (s *Store) recover(ctx context.Context) (Recovery, error) {
 	return rec, nil
 }
 
-// knownPacks is the ledger's list without those that are gone, whose files
-// are removed if they are still there.
+// knownPacks is the ledger's list without those that are gone.
 func (s *Store) knownPacks() []Pack {
 	s.app.lastSeq = s.opts.SeqAfter
 	var known []Pack
@@ -72,9 +69,6 @@ func (s *Store) knownPacks() []Pack {
 		s.app.lastSeq = max(s.app.lastSeq, l.Seq)
 		if !l.Sealed || l.Bytes > 0 {
 			known = append(known, l)
-		} else if err := s.fs.Remove(activeName(s.dir, l.Seq)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			// A power cut came between the ledger and the unlink.
-			s.log.Warn("a dropped pack is left behind", "pack", l.Seq, "err", err)
 		}
 	}
 	slices.SortFunc(known, func(a, b Pack) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -168,19 +162,29 @@ func readHeader(f io.ReaderAt) (fileHeader, error) {
 	return parseFileHeader(b)
 }
 
-// noteOrphan reports a file that the ledger does not list. A pack without a
-// record is what a step left that was not committed, and goes; everything else
-// stays for someone to look at.
+// noteOrphan reports a file that the ledger does not list, and leaves it for
+// someone to look at. But a pack without a record is what a step left that was
+// not committed; and one whose number the ledger gave, and does not list any
+// more, was dropped, and a power cut came before its unlink. These two go.
 func (s *Store) noteOrphan(name string, rec *Recovery) {
 	path := filepath.Join(s.dir, name)
 	var seq uint32
+	active := false
 	if n, _ := fmt.Sscanf(name, "active-%d.pack", &seq); n == 1 && path == activeName(s.dir, seq) {
+		active = true
 		s.app.lastSeq = max(s.app.lastSeq, seq)
-		if info, err := s.fs.Stat(path); err == nil && info.Size <= packHeaderBytes && s.fs.Remove(path) == nil {
-			return
-		}
+	}
+	info, err := s.fs.Stat(path)
+	empty := active && err == nil && info.Size <= packHeaderBytes
+	if (empty || s.wasDropped(path)) && s.fs.Remove(path) == nil {
+		return
 	}
 	rec.Orphans = append(rec.Orphans, name)
+}
+
+func (s *Store) wasDropped(path string) bool {
+	h, ok := s.headerOf(path)
+	return ok && h.StoreID == s.opts.StoreID && h.Seq <= s.opts.SeqAfter && s.packs[h.Seq] == nil
 }
 
 // checkSealed names a sealed pack that is missing or short, and finishes what
@@ -358,10 +362,7 @@ func (u uncached) ReadAt(p []byte, off int64) (int, error) { return u.f.ReadUnca
 func (s *Store) endOpen(open []*pack, rec *Recovery) {
 	for _, p := range open {
 		if p.written == 0 {
-			if err := s.dropPack(p); err != nil {
-				s.log.Warn("a pack without use could not be dropped", "pack", p.seq, "err", err)
-				delete(s.packs, p.seq)
-			}
+			s.dropPack(p)
 			rec.Dropped = append(rec.Dropped, p.seq)
 			continue
 		}

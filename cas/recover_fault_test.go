@@ -30,7 +30,7 @@ func TestEveryCallFailsAtOpen(t *testing.T) {
 	}
 	mustPut(t, s, noise(400, 20_000)) // to be cut off
 	kill(s)
-	image := crashState{files: map[string][]byte{}, ledger: l.packs, acked: slices.Collect(maps.Values(acked))}
+	image := crashState{files: map[string][]byte{}, ledger: l.packs, high: l.high, acked: slices.Collect(maps.Values(acked))}
 	names, _ := filepath.Glob(filepath.Join(o.Dir, "*"))
 	for _, n := range names {
 		image.files[filepath.Base(n)], _ = os.ReadFile(n)
@@ -65,6 +65,7 @@ func (st crashState) openWith(t *testing.T, datas map[ID][]byte, fault vfs.Fault
 	}
 	o := faultOptions(t, l, dir, fsys)
 	o.Used = used(st.acked...)
+	o.SeqAfter = l.high
 	s, rec, err := Open(ctx0, o)
 	calls = fsys.Count(vfs.OpAll)
 	if err == nil {

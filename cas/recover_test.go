@@ -20,6 +20,9 @@ func kill(s *Store) {
 func reopen(t testing.TB, o Options, refs ...Ref) (*Store, Recovery) {
 	t.Helper()
 	o.Used = used(refs...)
+	if l, ok := o.Ledger.(*fakeLedger); ok {
+		o.SeqAfter = l.high
+	}
 	s, rec, err := Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)

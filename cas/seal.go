@@ -175,7 +175,8 @@ func (s *Store) sealPack(f full) error {
 			return err
 		}
 		if p.end() == packHeaderBytes {
-			return s.dropPack(p)
+			s.dropPack(p)
+			return nil
 		}
 		if err := s.writeFooter(f); err != nil {
 			return err
@@ -280,7 +281,8 @@ func (s *Store) endBroken(f full) error {
 	p := f.p
 	end := p.settled()
 	if end <= packHeaderBytes {
-		return s.dropPack(p)
+		s.dropPack(p)
+		return nil
 	}
 	if p.write.step != sealCut {
 		if end < p.write.hashed { // more was hashed than is kept
@@ -307,21 +309,21 @@ func (s *Store) endBroken(f full) error {
 }
 
 // dropPack forgets a pack that nothing refers to: first the ledger, then the
-// name.
-func (s *Store) dropPack(p *pack) error {
+// name. What fails here is done by the next Open.
+func (s *Store) dropPack(p *pack) {
 	l := p.ledger()
 	l.Sealed = true
-	if err := s.opts.Ledger.SealPack(l); err != nil {
-		return fmt.Errorf("cas: drop a pack: %w", err)
-	}
+	err := s.opts.Ledger.SealPack(l)
 	s.mu.Lock()
 	delete(s.packs, p.seq)
 	s.mu.Unlock()
 	s.files.drop(p)
-	if err := s.fs.Remove(p.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err == nil {
+		err = s.fs.Remove(p.path())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("a dropped pack is left behind", "file", p.path(), "err", err)
 	}
-	return nil
 }
 
 // hashFile is the BLAKE3 of the first n bytes of r.
