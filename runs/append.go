@@ -14,8 +14,9 @@ import (
 const (
 	AppendRowsMax  = 16 << 10
 	AppendBytesMax = 64 << 20 // of its rows as they come
-	// SeqMax is the highest number of a row; a run that has it is full.
-	SeqMax = maxUint32 - 1
+	// SeqMax is the highest number of an agent's row; a run that has it is
+	// full. Behind it there is room for the store's own rows.
+	SeqMax = maxUint32 - 1<<20
 )
 
 // rowBatchBytes is how much of rows one batch holds, if it is more than one

@@ -245,3 +245,23 @@ func TestReadLogAtAnyOffset(t *testing.T) {
 		}
 	}
 }
+
+// TestRunFull: a run that has the highest number takes no more rows, and can
+// still be settled.
+func TestRunFull(t *testing.T) {
+	w := newWorld(t)
+	a := w.start(StartRequest{})
+	w.s.mu.Lock() // as if it had them
+	c, i := w.s.index.at(1)
+	c.lastSeq[i] = SeqMax - 1
+	w.s.acc.runs[1].seq = SeqMax - 1
+	w.s.mu.Unlock()
+	_, err := a.append(`{}`, `{}`)
+	wantCode(t, err, RunFull)
+	if got := a.mustAppend(`{}`); got.LastSeq != SeqMax {
+		t.Errorf("the last row got %d", got.LastSeq)
+	}
+	_, err = a.append(`{}`)
+	wantCode(t, err, RunFull)
+	a.mustSettle("answer")
+}

@@ -124,24 +124,31 @@ func (s *scanner) str() {
 		s.fail()
 		return
 	}
-	for s.at < len(s.src) {
-		switch c := s.src[s.at]; {
-		case c == '"':
-			s.at++
-			return
-		case c == '\\':
-			s.escape()
-		case c < 0x20:
-			s.fail()
-		default:
-			s.at++
+	for !s.failed {
+		at, src := s.at, s.src
+		for at < len(src) && literal[src[at]] {
+			at++
 		}
-		if s.failed {
+		s.at = at
+		switch {
+		case at == len(src) || src[at] < 0x20:
+			s.fail()
+		case src[at] == '"':
+			s.at++
 			return
+		default:
+			s.escape()
 		}
 	}
-	s.fail()
 }
+
+// literal are the bytes that stand for themselves in a string.
+var literal = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c >= 0x20 && c != '"' && c != '\\'
+	}
+	return t
+}()
 
 func (s *scanner) escape() {
 	if s.at+1 >= len(s.src) {
