@@ -32,7 +32,7 @@ type crasher struct {
 	states map[ID]crashState // by content, so that equal ones are tried once
 }
 
-type crashFile struct{ path, synced []byte }
+type crashFile struct{ synced []byte }
 
 type crashState struct {
 	files  map[string][]byte

@@ -123,6 +123,35 @@ func TestLostFooterIsRebuilt(t *testing.T) {
 	}
 }
 
+// A footer's entry that is wrong hides its record from a search, unless the
+// footer is checked.
+func TestEveryFooterEntryIsChecked(t *testing.T) {
+	l, dir, refs, datas := sealedPack(t)
+	file := filepath.Join(dir, l.packs[0].B3.String()+".pack")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int64(len(whole))
+	tr, err := parseTrailer(whole[size-footerTrailerBytes:], size-footerTrailerBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(tr.Count) {
+		bad := bytes.Clone(whole)
+		bad[int64(tr.Entries)+i*footerEntryBytes+31] ^= 1 // the order stays
+		if err := os.WriteFile(file, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, _ := reopen(t, options(t, l, dir), refs...)
+		for i, ref := range refs {
+			ref.Hint = Hint{}
+			wantBytes(t, s, ref, datas[i])
+		}
+		kill(s)
+	}
+}
+
 func TestVerifyDeepFindsAWrongPayload(t *testing.T) {
 	l := &fakeLedger{}
 	o := options(t, l, memDir(t))
