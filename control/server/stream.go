@@ -32,9 +32,14 @@ import (
 // known only when everything it was decided upon is durable. A group that was
 // accepted in between would be rows behind a gap.
 const (
-	groupRowsMax  = 8 << 10
-	groupBytesMax = 512 << 10 // so a group is one batch of the log; but for a single larger row
-	// pendingBytesMax is where the reader waits.
+	groupRowsMax = 8 << 10
+	// groupBytesMax keeps a group one batch of the log, which is there as a
+	// whole or not at all. It counts rowOverheadBytes for what the log has
+	// beside a row's bytes.
+	groupBytesMax    = 960 << 10
+	rowOverheadBytes = 64
+	// pendingBytesMax is where the reader waits: one group is on its way to
+	// the disk, and the next one is full.
 	pendingBytesMax = groupBytesMax
 
 	busyWaitMin  = 5 * time.Millisecond
@@ -237,7 +242,7 @@ func (s *rowStream) offer(lines [][]byte) {
 	}
 	for _, l := range lines {
 		p.rows = append(p.rows, runs.Row{JSON: l})
-		p.bytes += len(l)
+		p.bytes += len(l) + rowOverheadBytes
 	}
 	s.split += uint64(len(lines))
 	for signal(s.more); !s.stopped && (p.bytes >= pendingBytesMax || len(p.rows) >= groupRowsMax); {
@@ -258,8 +263,12 @@ func (s *rowStream) take() (g group, ok bool) {
 	}
 	g = *p
 	n, size := 0, 0
-	for n < len(g.rows) && n < groupRowsMax && (n == 0 || size+len(g.rows[n].JSON) <= groupBytesMax) {
-		size += len(g.rows[n].JSON)
+	for n < len(g.rows) && n < groupRowsMax {
+		row := len(g.rows[n].JSON) + rowOverheadBytes
+		if n > 0 && size+row > groupBytesMax {
+			break
+		}
+		size += row
 		n++
 	}
 	if n == len(g.rows) {
