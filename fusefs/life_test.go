@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"durafs/fusefs"
+	"durafs/internal/need"
 	"durafs/view"
 	"durafs/view/viewtest"
 )
@@ -307,5 +308,37 @@ func TestOneProcessor(t *testing.T) {
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestAsOrdinaryUser mounts by fusermount3, twice, the second time over what a
+// killed first one left. It does so in a mount namespace where everybody may
+// open /dev/fuse, as on most machines.
+func TestAsOrdinaryUser(t *testing.T) {
+	needMount(t)
+	need.Program(t, "fusermount3", "fuse3")
+	need.Program(t, "unshare", "util-linux")
+	need.Program(t, "setpriv", "util-linux")
+	const script = `set -e
+mount -t tmpfs -o mode=755,dev none /mnt
+mknod /mnt/fuse c 10 229 && chmod 666 /mnt/fuse && mount --bind /mnt/fuse /dev/fuse
+mkdir /mnt/mnt /mnt/store && cp "$0" /mnt/server && chown -R 65534:65534 /mnt/mnt /mnt/store
+export DURAFS_TEST_SERVE=/mnt/mnt DURAFS_TEST_STORE=/mnt/store
+user="setpriv --reuid 65534 --regid 65534 --clear-groups"
+mkfifo /mnt/wait
+$user /mnt/server < /mnt/wait > /mnt/out &
+exec 3> /mnt/wait
+until grep -q . /mnt/out; do sleep 0.02; done
+kill -9 $!
+wait $! || true
+DURAFS_TEST_SHOW=status $user /mnt/server 3>&- < /dev/null
+grep -c durafs /proc/self/mountinfo || true
+`
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", script, os.Args[0])
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if want := "ready\nserving\n <nil>\n0\n"; err != nil || string(out) != want {
+		t.Errorf("%v\n%s%s\nwant %s", err, out, said.String(), want)
 	}
 }

@@ -27,6 +27,7 @@ import (
 const (
 	serveEnv = "DURAFS_TEST_SERVE"
 	storeEnv = "DURAFS_TEST_STORE"
+	showEnv  = "DURAFS_TEST_SHOW" // a file of the mount to be written out
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +43,10 @@ func serveAsChild(dir string) {
 	srv, err := fusefs.Mount(fusefs.Options{Dir: dir, Store: os.Getenv(storeEnv), View: v, Log: quiet()})
 	if err == nil {
 		fmt.Println("ready")
+		if show := os.Getenv(showEnv); show != "" {
+			out, err := exec.Command("cat", filepath.Join(dir, show)).CombinedOutput()
+			fmt.Printf("%s %v\n", out, err)
+		}
 		io.Copy(io.Discard, os.Stdin)
 		err = srv.Unmount(context.Background())
 	}

@@ -36,7 +36,7 @@ func Mount(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	helper, err := findHelper()
+	helper, err := findHelper(os.Geteuid(), exec.LookPath)
 	if err != nil {
 		return nil, err
 	}
@@ -116,13 +116,13 @@ func source(store string) string {
 	return "durafs:" + strings.NewReplacer(",", "_", `\`, "_").Replace(store)
 }
 
-// findHelper tells which program mounts: none for root.
-func findHelper() (string, error) {
-	if os.Geteuid() == 0 {
+// findHelper tells which program mounts for a user: none for root.
+func findHelper(euid int, look func(string) (string, error)) (string, error) {
+	if euid == 0 {
 		return "", nil
 	}
 	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
-		if path, err := exec.LookPath(name); err == nil {
+		if path, err := look(name); err == nil {
 			return path, nil
 		}
 	}

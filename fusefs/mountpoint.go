@@ -109,7 +109,7 @@ func probe(dir string) error {
 
 // detach takes a mount out of the tree, whoever holds files of it open.
 func detach(dir string) error {
-	helper, err := findHelper()
+	helper, err := findHelper(os.Geteuid(), exec.LookPath)
 	if err != nil {
 		return err
 	}
