@@ -24,7 +24,7 @@ func errno(err error) syscall.Errno {
 		}
 		return syscall.EIO
 	}
-	for _, row := range errors_ {
+	for _, row := range errnos {
 		if row.is(err) {
 			return row.errno
 		}
@@ -54,9 +54,9 @@ func kind[T error](name string, e syscall.Errno) errnoRow {
 	return errnoRow{name, func(err error) bool { _, ok := errors.AsType[T](err); return ok }, e}
 }
 
-// errors_ is searched in order. Damage comes first: what it wraps is of the
+// errnos is searched in order. Damage comes first: what it wraps is of the
 // store's own files.
-var errors_ = []errnoRow{
+var errnos = []errnoRow{
 	kind[*wal.DamageError]("wal.DamageError", syscall.EIO),
 	kind[*cas.DamageError]("cas.DamageError", syscall.EIO),
 	value("cas.ErrNotFound", cas.ErrNotFound, syscall.EIO), // it is referred to, so it is lost

@@ -28,7 +28,7 @@ var notAnswers = []string{
 // errors that they export.
 func TestEveryErrorHasAnErrno(t *testing.T) {
 	var have []string
-	for _, row := range errors_ {
+	for _, row := range errnos {
 		have = append(have, row.name)
 	}
 	found := 0

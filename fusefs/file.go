@@ -11,7 +11,7 @@ import (
 
 func (f *rawFS) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	f.count.requests.Add(1)
-	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY || in.Flags&(syscall.O_TRUNC|syscall.O_APPEND) != 0 {
+	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY || in.Flags&syscall.O_TRUNC != 0 {
 		return fuse.EROFS
 	}
 	n := view.Node(in.NodeId)

@@ -46,7 +46,7 @@ a line that is cut off
 	if !slices.Equal(all, want) {
 		t.Errorf("parsed %+v", all)
 	}
-	for path, place_ := range map[string][2]string{
+	for path, want := range map[string][2]string{
 		"/home":             {"254:0", "/home"},
 		"/":                 {"254:0", "/"},
 		"/bound":            {"254:0", "/srv/store/"},
@@ -55,8 +55,8 @@ a line that is cut off
 		"/mnt/file":         {"0:53", "/file"},
 		"/mnt/with space/f": {"0:28", "/f"},
 	} {
-		if dev, in := place(all, path); dev != place_[0] || in != place_[1] {
-			t.Errorf("%s lies at %s %s, want %v", path, dev, in, place_)
+		if dev, in := place(all, path); dev != want[0] || in != want[1] {
+			t.Errorf("%s lies at %s %s, want %v", path, dev, in, want)
 		}
 	}
 }

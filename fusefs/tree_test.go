@@ -287,7 +287,7 @@ func TestInodesSurviveCacheDropsAndRemounts(t *testing.T) {
 func TestDamageIsAnErrorForTheFileThatIsHit(t *testing.T) {
 	s, v := sample()
 	s.Fail = func(ref runs.Ref, name string) error {
-		if name == "big" {
+		if name == "big" || name == runs.TerminalName {
 			return &os.PathError{Op: "open", Path: "segment", Err: syscall.ENOENT} // beneath the store
 		}
 		return nil
@@ -296,8 +296,14 @@ func TestDamageIsAnErrorForTheFileThatIsHit(t *testing.T) {
 	if _, err := os.ReadFile(runDir(mnt, 2) + "/payloads/big"); !isErrno(err, syscall.EIO) {
 		t.Errorf("a payload that cannot be read: %v", err)
 	}
-	if _, err := os.ReadFile(runDir(mnt, 2) + "/payload"); err != nil {
-		t.Errorf("the payload beside it: %v", err)
+	if _, err := os.ReadFile(runDir(mnt, 2) + "/log"); err != nil {
+		t.Errorf("the log beside it: %v", err)
+	}
+	if _, err := os.Stat(runDir(mnt, 2) + "/payload"); !isErrno(err, syscall.EIO) {
+		t.Errorf("a payload that cannot be found: %v", err)
+	}
+	if names, err := os.ReadDir(runDir(mnt, 2)); err != nil || len(names) != 5 {
+		t.Errorf("listed %v, %v", names, err)
 	}
 	if srv.Stats().Failures == 0 {
 		t.Error("the failure was not counted")

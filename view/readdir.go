@@ -154,10 +154,10 @@ func (l *lister) run(r runs.Run) error {
 			if err == ErrNotExist {
 				continue
 			}
-			if err != nil {
-				return err
+			if err == nil { // else it is there, and cannot be read
+				n = a.Node
 			}
-			n, attr = a.Node, func() (Attr, error) { return a, nil }
+			attr = func() (Attr, error) { return a, err }
 		}
 		if !l.entry(file, runFiles[file], n, attr) {
 			break

@@ -352,6 +352,33 @@ func TestNoShortReads(t *testing.T) {
 	}
 }
 
+func TestDamagedPayloadHidesNothing(t *testing.T) {
+	s, v := sample()
+	broken := errors.New("broken")
+	s.Fail = func(ref runs.Ref, name string) error {
+		if name == runs.TerminalName {
+			return broken
+		}
+		return nil
+	}
+	for _, attrs := range []bool{false, true} {
+		var names []string
+		err := v.ReadDir(view.RunDir(3), 0, attrs, func(e view.Entry) bool {
+			names = append(names, e.Name)
+			if attrs && (e.Attr.Node == 0) != (e.Name == "payload") {
+				t.Errorf("%s has the attributes %+v", e.Name, e.Attr)
+			}
+			return true
+		})
+		if want := []string{"record", "log", "payload", "payloads", "late"}; err != nil || !slices.Equal(names, want) {
+			t.Errorf("listed %v, %v", names, err)
+		}
+	}
+	if _, err := v.Lookup(view.RunDir(3), "payload"); err != broken {
+		t.Errorf("looked up: %v", err)
+	}
+}
+
 // trickle answers as few bytes as it likes, and ends too early.
 type trickle struct{ b []byte }
 

@@ -23,7 +23,8 @@ type Store struct {
 	now    time.Time
 
 	// Fail, where set before use, is asked before each read of a payload or a
-	// log, with the run and the payload's name ("" for the log).
+	// log, and before a payload is found by name, with the run and the
+	// payload's name ("" for the log).
 	Fail func(ref runs.Ref, name string) error
 }
 
@@ -254,6 +255,9 @@ func (s *Store) PayloadList(ref runs.Ref) ([]runs.PayloadInfo, error) {
 
 // PayloadInfo implements view.Source.
 func (s *Store) PayloadInfo(ref runs.Ref, name string) (runs.PayloadInfo, error) {
+	if err := s.fail(ref, name); err != nil {
+		return runs.PayloadInfo{}, err
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, p := range s.runs[ref].infos {
