@@ -123,11 +123,7 @@ func (w *Walker) Claims() (durable uint64, found bool, err error) {
 		n := min(windowBytes, w.end-off)
 		b, err := w.window(off, n)
 		if err != nil {
-			var short *InvalidError
-			if !errors.As(err, &short) {
-				return durable, found, err
-			}
-			return durable, found, nil // the file ends before the range does
+			return durable, found, notShort(err)
 		}
 		next := off + n - FrameHeaderBytes + Align
 		for i := int64(0); i+FrameHeaderBytes <= n; i += Align {
@@ -148,6 +144,15 @@ func (w *Walker) Claims() (durable uint64, found bool, err error) {
 	return durable, found, nil
 }
 
+// notShort drops the error of a file that ends before the range does.
+func notShort(err error) error {
+	var short *InvalidError
+	if errors.As(err, &short) {
+		return nil
+	}
+	return err
+}
+
 // Resync moves the walk to the next frame that checks as a whole, whatever it
 // follows, and lets the walk go on there. It tells whether there is one; LSN is
 // then that of the last batch before it.
@@ -155,7 +160,7 @@ func (w *Walker) Resync() (found bool, err error) {
 	for off := w.pos + Align; off+FrameHeaderBytes <= w.end; off += Align {
 		b, err := w.window(off, FrameHeaderBytes)
 		if err != nil {
-			return false, err
+			return false, notShort(err)
 		}
 		if !plausible(b) {
 			continue
@@ -165,7 +170,7 @@ func (w *Walker) Resync() (found bool, err error) {
 			continue
 		}
 		if b, err = w.window(off, h.Bytes()); err != nil {
-			return false, err
+			return false, notShort(err)
 		}
 		if _, err := h.CheckPayload(b, off); err != nil {
 			continue

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 
 	"durafs/internal/vfs"
@@ -39,8 +40,9 @@ type loadedCopy struct {
 func loadManifest(fsys vfs.FS, dir string, storeID [16]byte, sync bool) (loadedManifest, error) {
 	var m loadedManifest
 	var claims uint64
+	var behind [len(manifestNames)]uint64
 	missing := 0
-	for _, name := range manifestNames {
+	for i, name := range manifestNames {
 		c, err := loadCopy(fsys, filepath.Join(dir, name), storeID, sync)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -54,8 +56,16 @@ func loadManifest(fsys vfs.FS, dir string, storeID [16]byte, sync bool) (loadedM
 			m.notes = append(m.notes, damageAt(name, 0, 0, 0, c.err))
 		}
 		claims = max(claims, c.claims)
+		if behind[i] = c.seq; c.err != nil {
+			behind[i] = math.MaxUint64 // noted already
+		}
 		if c.seq > m.seq {
 			m.seq, m.state = c.seq, c.state
+		}
+	}
+	for i, seq := range behind {
+		if seq > 0 && seq < claims {
+			m.notes = append(m.notes, &DamageError{File: manifestNames[i], Reason: "committed edits are missing in this copy"})
 		}
 	}
 	switch {
@@ -130,8 +140,11 @@ func (c *loadedCopy) walk(w *segment.Walker) error {
 			c.claims = max(c.claims, claims)
 			c.err = err
 		}
-		if c.seq == 0 && !errors.Is(err, io.EOF) {
+		if c.seq == 0 && c.err == nil {
 			c.err = err
+			if errors.Is(err, io.EOF) {
+				c.err = &segment.InvalidError{Offset: w.Offset(), Reason: "no frame is there"}
+			}
 		}
 		return nil
 	}

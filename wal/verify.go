@@ -62,7 +62,7 @@ func (v *verifier) run() error {
 	if v.storeID, err = storeIDOf(v.fs, v.dir); err != nil {
 		return v.finding(err)
 	}
-	m, err := loadManifest(v.fs, v.dir, v.storeID, false)
+	m, err := v.manifest()
 	if err != nil {
 		return v.finding(err)
 	}
@@ -81,6 +81,20 @@ func (v *verifier) run() error {
 		}
 	}
 	return v.tail()
+}
+
+// manifest reads the manifest until it stands still: between reading one copy
+// and the other a writer beside this may have written both.
+func (v *verifier) manifest() (m loadedManifest, err error) {
+	var seq uint64
+	for range verifyRounds {
+		m, err = loadManifest(v.fs, v.dir, v.storeID, false)
+		if err == nil && (len(m.notes) == 0 || m.seq == seq) || fromLaterVersion(err) {
+			return m, err
+		}
+		seq = m.seq
+	}
+	return m, err
 }
 
 // finding reports a *DamageError; other errors are returned.
