@@ -24,7 +24,7 @@ help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 build:
-	go build -trimpath -o bin/durafs ./cmd/durafs
+	go build -o bin/durafs ./cmd/durafs
 
 demo:
 	@scripts/setup
