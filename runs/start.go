@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"time"
-	"unicode/utf8"
 
 	"github.com/zeebo/blake3"
 
@@ -65,92 +63,6 @@ type starting struct {
 }
 
 func (a *starting) keyed() bool { return a.req.IdempotencyKey != "" }
-
-func checkStart(r *StartRequest) error {
-	if r.ID != "" {
-		if _, err := ParseID(r.ID); err != nil {
-			return err
-		}
-	}
-	if r.Parent != "" {
-		if _, err := ParseID(r.Parent); err != nil {
-			p := refuse(BadID, "%s, given as parent, is no run id", quote(r.Parent))
-			p.Field = "parent"
-			return p
-		}
-	}
-	if err := checkLabels(r.Labels); err != nil {
-		return err
-	}
-	if err := checkBinding(r.Binding); err != nil {
-		return err
-	}
-	if err := checkLease(&r.Lease); err != nil {
-		return err
-	}
-	if r.Target == "" {
-		r.Target = targetMaster
-	}
-	if r.Target != targetMaster {
-		t := refuse(TargetNotEnrolled, "the target %s is not enrolled", quote(r.Target))
-		t.Field = "target"
-		return t
-	}
-	if r.IdempotencyKey != "" {
-		if err := badName("Idempotency-Key", r.IdempotencyKey, badKey(r.IdempotencyKey)); err != nil {
-			return err
-		}
-	}
-	return checkMessage(r.Message)
-}
-
-func checkLease(lease *time.Duration) error {
-	if *lease < 0 {
-		*lease = LeaseDefault
-	}
-	if *lease > LeaseMax || *lease%time.Millisecond != 0 {
-		r := refuse(BadLease, "the lease is %s", *lease)
-		r.Field, r.Limit, r.Size = "lease_ms", LeaseMax.Milliseconds(), lease.Milliseconds()
-		return r
-	}
-	return nil
-}
-
-// badKey is the rule for idempotency keys: text of 1 to 255 bytes.
-func badKey(k string) string {
-	if len(k) > NameBytesMax {
-		return "is longer than 255 bytes"
-	}
-	for _, r := range k {
-		if r < 0x20 || r == 0x7f || r == utf8.RuneError {
-			return "holds a control character, or is not valid UTF-8"
-		}
-	}
-	return ""
-}
-
-func checkMessage(m json.RawMessage) error {
-	if len(m) > MessageBytesMax {
-		return tooLarge("message", int64(len(m)), MessageBytesMax)
-	}
-	if m != nil && (!json.Valid(m) || !utf8.Valid(m)) {
-		r := refuse(RowInvalid, "the message is not valid JSON")
-		r.Field = "message"
-		return r
-	}
-	return nil
-}
-
-// startedAs is the run that the start's key has begun, 0 if there is none.
-func (s *Store) startedAs(a *starting) uint32 {
-	if !a.keyed() {
-		return 0
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	sk, _ := s.startKey(a.key)
-	return sk.num
-}
 
 // startNew admits the run, unless its key or id turns out to be taken. Not
 // done: the key has come into use meanwhile.
@@ -288,42 +200,6 @@ func (s *Store) startEntries(a *starting, num uint32, rec *record) []entry {
 		entries = append(entries, (&note{thread, text}).entry(kindThread, 0, num))
 	}
 	return entries
-}
-
-// startAgain answers a start whose key has begun the run num. Not done: the
-// run has changed meanwhile.
-func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Started, bool, error) {
-	rec, err := s.current(num)
-	if err != nil {
-		return Started{}, true, err
-	}
-	raised := rec.next()
-	raised.epoch++
-	b := newBatch(num, raised.entry(num))
-	epoch, overtaken := uint64(0), false
-	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
-		sk, ok := s.startKey(a.key)
-		l := s.view(num)
-		switch {
-		case !ok || sk.num != num || l.revision != rec.revision:
-			overtaken = true
-			return wal.Decision{}
-		case sk.body != a.bodyHash:
-			r := refuse(IdempotencyMismatch, "the Idempotency-Key has begun the run %s with another body", rec.ID)
-			r.Field, r.Holder = "Idempotency-Key", rec.ID
-			return l.answer(r)
-		case l.phase != Running || rec.Progress > 0 || l.uid != a.caller.UID:
-			return l.answer(nil)
-		}
-		epoch = raised.epoch
-		return s.accept(l, lsn, b)
-	})
-	if err := t.Wait(ctx); err != nil || overtaken {
-		return Started{}, err != nil, err
-	}
-	st, err := s.started(num, epoch, a.caller)
-	st.Replayed = true
-	return st, true, err
 }
 
 // started answers with the record as it is now, and with the token of epoch,

@@ -1,0 +1,79 @@
+package runs
+
+import (
+	"context"
+
+	"durafs/wal"
+)
+
+// gate lets a request pass that names a run: it resolves the id, finds the
+// epoch of the token, and asks the transition table, all on the accepted
+// state. What it refuses is decided again inside an accept step, so that the
+// refusal waits for what it rests on.
+func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num uint32, epoch uint64, err error) {
+	if _, err := ParseID(id); err != nil {
+		return 0, 0, err
+	}
+	s.mu.RLock()
+	num = s.find(id)
+	var newest uint64
+	if num != 0 {
+		newest = s.view(num).epoch
+	}
+	s.mu.RUnlock()
+	if num == 0 {
+		return 0, 0, unknownRun(id)
+	}
+	epoch = s.epochOf(num, c.Writer, newest)
+	s.mu.RLock()
+	l := s.view(num)
+	pass := l != nil && s.fence(l, c, epoch, ev) == nil
+	s.mu.RUnlock()
+	if pass {
+		return num, epoch, nil
+	}
+	t := s.decide(wal.Reserved, func(uint64) wal.Decision {
+		l := s.view(num)
+		if l == nil {
+			return wal.Decision{Err: unknownRun(id)}
+		}
+		if r := s.fence(l, c, epoch, ev); r != nil {
+			return l.answer(r)
+		}
+		return l.answer(nil)
+	})
+	return num, epoch, t.Wait(ctx)
+}
+
+// fence checks a writer's request against the run's accepted state: whose
+// token it is, and what the phase takes. A run of a former boot is never in a
+// phase that takes writes, since Boot has interrupted it.
+func (s *Store) fence(l *live, c Caller, epoch uint64, ev event) *Refusal {
+	switch {
+	case c.Writer == "":
+		return refuse(WriterRequired, "the request has no writer token")
+	case epoch == 0:
+		return refuse(WrongToken, "the writer token is not one of this run")
+	case epoch < l.epoch:
+		return refuse(StaleWriter, "the writer token is of epoch %d, and the run is in epoch %d", epoch, l.epoch)
+	}
+	rule := transitions[l.phase][ev]
+	if rule.verdict == taken || rule.verdict == adopted {
+		return nil
+	}
+	code := rule.code
+	if code == "" {
+		code = WrongPhase
+	}
+	r := refuse(code, "the run is %s", l.phase)
+	r.Phase, r.Revision, r.ETag = l.phase.String(), l.revision, etag(l.admission, l.revision)
+	return r
+}
+
+func unknownRun(id string) *Refusal {
+	r := refuse(UnknownRun, "there is no run %s", quote(id))
+	r.Field = "id"
+	return r
+}
+
+func unknownRef(ref Ref) *Refusal { return refuse(UnknownRun, "there is no run number %d", ref) }

@@ -1,0 +1,133 @@
+package runs
+
+import "durafs/cas"
+
+// accepted is what accept steps know beyond the index: changes that were given
+// to the log and are not yet behind their barrier. It is dropped when the log
+// refuses them. Store.mu guards it.
+type accepted struct {
+	// runs holds the runs of this boot's active set, always, and any other run
+	// as long as a change of it is under way.
+	runs    map[uint32]*live
+	ids     overlay[string, uint32]
+	starts  overlay[hash16, startKey]
+	keys    overlay[hash16, keyedRow]
+	names   overlay[hash16, cas.ID] // payloads, by run and name
+	journal uint64                  // LSN of the journal's newest row
+}
+
+// live is the accepted state of one run.
+type live struct {
+	num       uint32
+	phase     Phase
+	revision  uint64
+	epoch     uint64
+	admission uint64
+	uid       uint32
+	seq       uint64 // of the last row
+	ordinals  uint32 // how many were given
+	lateRows  int
+
+	rec *record // the newest accepted, nil where it was not read
+	pub *record // the newest published, nil where it was not read
+
+	lastLSN uint64 // of its newest accepted batch; 0: all of it is published
+}
+
+func newAccepted() accepted {
+	return accepted{
+		runs: map[uint32]*live{}, ids: newOverlay[string, uint32](), starts: newOverlay[hash16, startKey](),
+		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, cas.ID](),
+	}
+}
+
+// overlay holds entries of an index until their batches are published.
+type overlay[K comparable, V any] struct {
+	entries map[K]V
+	order   []pending[K]
+}
+
+type pending[K comparable] struct {
+	key K
+	lsn uint64
+}
+
+func newOverlay[K comparable, V any]() overlay[K, V] { return overlay[K, V]{entries: map[K]V{}} }
+
+func (o *overlay[K, V]) add(k K, v V, lsn uint64) {
+	o.entries[k] = v
+	o.order = append(o.order, pending[K]{k, lsn})
+}
+
+// published forgets what came with batches up to lsn.
+func (o *overlay[K, V]) published(lsn uint64) {
+	n := 0
+	for n < len(o.order) && o.order[n].lsn <= lsn {
+		delete(o.entries, o.order[n].key)
+		n++
+	}
+	if n > 0 {
+		o.order = append(o.order[:0], o.order[n:]...)
+	}
+}
+
+func (o *overlay[K, V]) reset() {
+	clear(o.entries)
+	o.order = o.order[:0]
+}
+
+// view is the accepted state of a run, nil if there is none. What it returns
+// is the accept step's own until it says commit; mu is held.
+func (s *Store) view(num uint32) *live {
+	if l := s.acc.runs[num]; l != nil {
+		return l
+	}
+	return s.indexed(num)
+}
+
+// indexed is a run's state as the index has it.
+func (s *Store) indexed(num uint32) *live {
+	c, i := s.index.at(num)
+	if c.phase[i] == PhaseNone {
+		return nil
+	}
+	l := &live{
+		num: num, phase: c.phase[i], revision: uint64(c.revision[i]), epoch: uint64(c.epoch[i]),
+		admission: c.admission[i], uid: c.uid[i], seq: uint64(c.lastSeq[i]), ordinals: c.payloads[i],
+	}
+	if f := s.index.late[num]; f != nil {
+		l.lateRows = len(f.rows)
+	}
+	return l
+}
+
+// find resolves an id among accepted and published runs; mu is held.
+func (s *Store) find(id string) uint32 {
+	if num, ok := s.acc.ids.entries[id]; ok {
+		return num
+	}
+	return s.index.find(id)
+}
+
+func (s *Store) keyedRow(k hash16) (keyedRow, bool) {
+	if row, ok := s.acc.keys.entries[k]; ok {
+		return row, true
+	}
+	row, ok := s.index.keys[k]
+	return row, ok
+}
+
+func (s *Store) startKey(k hash16) (startKey, bool) {
+	if sk, ok := s.acc.starts.entries[k]; ok {
+		return sk, true
+	}
+	sk, ok := s.index.starts[k]
+	return sk, ok
+}
+
+// hasName reports whether the run has a payload of that name, accepted or
+// published.
+func (s *Store) hasName(k hash16) bool {
+	_, ok := s.acc.names.entries[k]
+	return ok || s.index.payloads.names[k] != 0
+}

@@ -1,0 +1,91 @@
+package runs
+
+import "durafs/wal"
+
+// Publish implements wal.State: from here on everyone sees what the batches
+// made.
+func (s *Store) Publish(batches []*wal.Batch) {
+	changes := make([]Change, 0, len(batches))
+	s.mu.Lock()
+	for _, b := range batches {
+		v := b.Value.(*batch)
+		kinds, err := s.index.apply(v, b.LSN, b.Pos)
+		if err != nil {
+			panic("runs: an accepted batch does not apply: " + err.Error())
+		}
+		s.published = b.LSN
+		for _, r := range v.stamp.runs {
+			s.settleLive(r.run, v, b.LSN)
+			changes = addChange(changes, Change{Ref: Ref(r.run), Kinds: kinds})
+		}
+		if v.hasJournal() {
+			s.journal = b.LSN
+		}
+	}
+	s.acc.ids.published(s.published)
+	s.acc.starts.published(s.published)
+	s.acc.keys.published(s.published)
+	s.acc.names.published(s.published)
+	s.mu.Unlock()
+	s.tell(changes)
+}
+
+func (b *batch) hasJournal() bool {
+	for _, e := range b.entries {
+		if e.kind == kindJournal {
+			return true
+		}
+	}
+	return false
+}
+
+// settleLive takes over a published batch into the run's accepted state, and
+// forgets that when nothing of it is under way and the run is not active.
+func (s *Store) settleLive(num uint32, b *batch, lsn uint64) {
+	l := s.acc.runs[num]
+	if l == nil {
+		return
+	}
+	for _, e := range b.entries {
+		if e.rec != nil && e.run == num {
+			l.pub = e.rec
+		}
+	}
+	if l.lastLSN <= lsn && !l.phase.active() {
+		delete(s.acc.runs, num)
+	}
+}
+
+func addChange(changes []Change, c Change) []Change {
+	for i := len(changes) - 1; i >= 0 && i >= len(changes)-8; i-- {
+		if changes[i].Ref == c.Ref {
+			changes[i].Kinds |= c.Kinds
+			return changes
+		}
+	}
+	return append(changes, c)
+}
+
+// Reset implements wal.State: accepted changes that were refused are
+// forgotten, and what is published is all there is.
+func (s *Store) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acc.ids.reset()
+	s.acc.starts.reset()
+	s.acc.keys.reset()
+	s.acc.names.reset()
+	s.acc.journal = s.journal
+	for num, l := range s.acc.runs {
+		if l.lastLSN <= s.published {
+			continue
+		}
+		back := s.indexed(num)
+		if back == nil || !back.phase.active() {
+			delete(s.acc.runs, num)
+			continue
+		}
+		back.rec, back.pub = l.pub, l.pub
+		s.acc.runs[num] = back
+	}
+}

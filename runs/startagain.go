@@ -1,0 +1,54 @@
+package runs
+
+import (
+	"context"
+
+	"durafs/wal"
+)
+
+// startedAs is the run that the start's key has begun, 0 if there is none.
+func (s *Store) startedAs(a *starting) uint32 {
+	if !a.keyed() {
+		return 0
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	sk, _ := s.startKey(a.key)
+	return sk.num
+}
+
+// startAgain answers a start whose key has begun the run num. Not done: the
+// run has changed meanwhile.
+func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Started, bool, error) {
+	rec, err := s.current(num)
+	if err != nil {
+		return Started{}, true, err
+	}
+	raised := rec.next()
+	raised.epoch++
+	b := newBatch(num, raised.entry(num))
+	epoch, overtaken := uint64(0), false
+	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+		sk, ok := s.startKey(a.key)
+		l := s.view(num)
+		switch {
+		case !ok || sk.num != num || l.revision != rec.revision:
+			overtaken = true
+			return wal.Decision{}
+		case sk.body != a.bodyHash:
+			r := refuse(IdempotencyMismatch, "the Idempotency-Key has begun the run %s with another body", rec.ID)
+			r.Field, r.Holder = "Idempotency-Key", rec.ID
+			return l.answer(r)
+		case l.phase != Running || rec.Progress > 0 || l.uid != a.caller.UID:
+			return l.answer(nil)
+		}
+		epoch = raised.epoch
+		return s.accept(l, lsn, b)
+	})
+	if err := t.Wait(ctx); err != nil || overtaken {
+		return Started{}, err != nil, err
+	}
+	st, err := s.started(num, epoch, a.caller)
+	st.Replayed = true
+	return st, true, err
+}
