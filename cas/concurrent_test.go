@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Many put the same and different payloads at once, while packs roll.
 func TestConcurrentPuts(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	o.PackBytesMax = 1 << 20
 	s := open(t, o)
 	var wait sync.WaitGroup
@@ -75,7 +75,7 @@ func TestPutsShareASync(t *testing.T) {
 		return do(vfs.Whole)
 	})
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	o.FS = fsys
 	s := open(t, o)
 	mustPut(t, s, noise(1, 20_000))
@@ -90,13 +90,11 @@ func TestPutsShareASync(t *testing.T) {
 		})
 	}
 	put(0)
-	<-begun
+	receive(t, begun)
 	for i := 1; i < puts; i++ {
 		put(i)
 	}
-	for s.Stats().Records < before.Records+puts { // all are written
-		time.Sleep(time.Millisecond)
-	}
+	waitFor(t, "all records to be written", func() bool { return s.Stats().Records == before.Records+puts })
 	if st := s.Stats(); st.Puts != before.Puts {
 		t.Errorf("%d puts were acknowledged while the sync had not returned", st.Puts-before.Puts)
 	}
@@ -125,7 +123,7 @@ func TestDuplicateWaitsForTheFirstOnesSync(t *testing.T) {
 		return do(vfs.Whole)
 	})
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	o.FS = fsys
 	s := open(t, o)
 	mustPut(t, s, noise(1, 20_000))
@@ -137,11 +135,9 @@ func TestDuplicateWaitsForTheFirstOnesSync(t *testing.T) {
 	}
 	hits := s.Stats().ChunkHits
 	go put()
-	<-begun
+	receive(t, begun)
 	go put()
-	for s.Stats().ChunkHits == hits {
-		time.Sleep(time.Millisecond)
-	}
+	waitFor(t, "a hit", func() bool { return s.Stats().ChunkHits > hits })
 	select {
 	case err := <-errs:
 		t.Fatalf("answered before the sync returned: %v", err)
@@ -149,7 +145,7 @@ func TestDuplicateWaitsForTheFirstOnesSync(t *testing.T) {
 	}
 	close(held)
 	for range 2 {
-		if err := <-errs; !errors.Is(err, ErrPoisoned) {
+		if err := receive(t, errs); !errors.Is(err, ErrPoisoned) {
 			t.Errorf("put: %v", err)
 		}
 	}
@@ -158,7 +154,7 @@ func TestDuplicateWaitsForTheFirstOnesSync(t *testing.T) {
 
 func TestCancelledPut(t *testing.T) {
 	l := &fakeLedger{}
-	s := open(t, options(t, l, t.TempDir()))
+	s := open(t, options(t, l, memDir(t)))
 	ctx, cancel := context.WithCancel(ctx0)
 	_, err := s.Put(ctx, io.MultiReader(bytes.NewReader(noise(1, 3<<20)), cancelling{cancel}, bytes.NewReader(noise(2, 3<<20))))
 	if !errors.Is(err, context.Canceled) {
@@ -175,7 +171,7 @@ func (c cancelling) Read([]byte) (int, error) { c.cancel(); return 0, io.EOF }
 
 func TestClosedStore(t *testing.T) {
 	l := &fakeLedger{}
-	s := open(t, options(t, l, t.TempDir()))
+	s := open(t, options(t, l, memDir(t)))
 	ref := mustPut(t, s, noise(1, 200_000))
 	r, err := s.Open(ref)
 	if err != nil {
@@ -202,7 +198,7 @@ func TestClosedStore(t *testing.T) {
 // than may be when all is quiet.
 func TestFewOpenFiles(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	o.PackBytesMax = 64 << 10
 	s := open(t, o)
 	s.files.max = 2
@@ -233,7 +229,7 @@ func TestFewOpenFiles(t *testing.T) {
 // Every way of reading a range gives what the bytes are.
 func TestReadRanges(t *testing.T) {
 	l := &fakeLedger{}
-	s := open(t, options(t, l, t.TempDir()))
+	s := open(t, options(t, l, memDir(t)))
 	data := append(noise(1, 200_000), text(2, 200_000)...)
 	r, err := s.Open(mustPut(t, s, data))
 	if err != nil {
@@ -258,4 +254,23 @@ func TestReadRanges(t *testing.T) {
 	if _, err := r.ReadAt(make([]byte, 1), -1); err == nil || err == io.EOF {
 		t.Errorf("at -1: %v", err)
 	}
+}
+
+func waitFor(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func receive[T any](t *testing.T, ch <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-ch:
+	case <-time.After(30 * time.Second):
+		t.Fatal("waited in vain")
+	}
+	return v
 }

@@ -253,7 +253,7 @@ func TestStoredSize(t *testing.T) {
 	got := map[string]float64{}
 	for name, data := range map[string][]byte{"noise": noise(2, 65536), "text": text(3, 65536), "base64": b64} {
 		l := &fakeLedger{}
-		s := open(t, options(t, l, t.TempDir()))
+		s := open(t, options(t, l, memDir(t)))
 		mustPut(t, s, data)
 		got[name] = float64(s.Stats().RecordBytes) / 65536
 	}

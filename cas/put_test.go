@@ -19,7 +19,7 @@ func TestPutAndReadBack(t *testing.T) {
 	for name, make := range map[string]func(uint64, int) []byte{"noise": noise, "text": text} {
 		t.Run(name, func(t *testing.T) {
 			l := &fakeLedger{}
-			s := open(t, options(t, l, t.TempDir()))
+			s := open(t, options(t, l, memDir(t)))
 			for i, n := range sizes {
 				data := make(uint64(i), n)
 				ref := mustPut(t, s, data)
@@ -42,7 +42,7 @@ func TestPutAndReadBack(t *testing.T) {
 // A manifest of several levels, made of few bytes.
 func TestDeepManifest(t *testing.T) {
 	l := &fakeLedger{}
-	o := options(t, l, t.TempDir())
+	o := options(t, l, memDir(t))
 	o.chunkBytes, o.nodeChildren = 1024, 4
 	s := open(t, o)
 	for _, chunks := range []int{17, 4 * 4, 4*4 + 1, 4 * 4 * 4, 4*4*4 + 1, 4 * 4 * 4 * 4} {
@@ -59,7 +59,7 @@ func TestDeepManifest(t *testing.T) {
 
 func TestMoreThanOneNode(t *testing.T) {
 	l := &fakeLedger{}
-	s := open(t, options(t, l, t.TempDir()))
+	s := open(t, options(t, l, memDir(t)))
 	data := bytes.Repeat(noise(7, 1<<20), 70)
 	ref := mustPut(t, s, data)
 	wantBytes(t, s, ref, data)
@@ -78,7 +78,7 @@ func TestB3sum(t *testing.T) {
 		t.Skip("b3sum is not installed (apt-get install b3sum)")
 	}
 	l := &fakeLedger{}
-	dir := t.TempDir()
+	dir := memDir(t)
 	s := open(t, options(t, l, dir))
 	for i, n := range sizes {
 		data := text(uint64(i), n)
