@@ -78,7 +78,7 @@ func (c *Client) answer(ctx context.Context, k *call, v any) (http.Header, error
 func (c *Client) do(ctx context.Context, k *call) (*http.Response, error) {
 	var wait backoff
 	for attempt := 1; ; attempt++ {
-		resp, err := c.once1(ctx, k)
+		resp, err := c.send(ctx, k)
 		if err == nil {
 			return resp, nil
 		}
@@ -117,8 +117,8 @@ func (k *call) broken(err error) error {
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 }
 
-// once1 sends the call one time.
-func (c *Client) once1(ctx context.Context, k *call) (*http.Response, error) {
+// send sends the call one time.
+func (c *Client) send(ctx context.Context, k *call) (*http.Response, error) {
 	req, err := c.request(ctx, k)
 	if err != nil {
 		return nil, err

@@ -2,9 +2,11 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 )
 
 // Put stores a payload under a name of the run and returns when it is durable
@@ -16,7 +18,6 @@ func (c *Client) Put(ctx context.Context, id, name, contentType string, r io.Rea
 	if contentType != "" {
 		k.header.Set("Content-Type", contentType)
 	}
-	k.body = func() (io.Reader, error) { return io.NopCloser(r), nil }
 	if s, ok := r.(io.Seeker); ok {
 		if err := k.seekable(r, s); err != nil {
 			return Put{}, err
@@ -40,11 +41,14 @@ func (k *call) seekable(r io.Reader, s io.Seeker) error {
 	if err != nil {
 		return err
 	}
+	var last *attempt
 	k.repeatable = true
 	k.bodyBytes = end - start
 	k.body = func() (io.Reader, error) {
+		last.end()
 		_, err := s.Seek(start, io.SeekStart)
-		return io.NopCloser(r), err
+		last = &attempt{r: r}
+		return last, err
 	}
 	return nil
 }
@@ -52,28 +56,49 @@ func (k *call) seekable(r io.Reader, s io.Seeker) error {
 // once lets the body be sent one time, but lets it be asked for again as long
 // as nothing was read from it.
 func (k *call) once(r io.Reader) {
-	t := &touched{r: r}
+	var last *attempt
 	k.body = func() (io.Reader, error) {
-		if t.read {
-			return nil, ErrOutcomeUnknown
+		if last.end() {
+			return nil, fmt.Errorf("%w, and the payload can be read only once", ErrOutcomeUnknown)
 		}
-		return io.NopCloser(t), nil
+		last = &attempt{r: r}
+		return last, nil
 	}
 }
 
-// touched knows whether something was read from r.
-type touched struct {
-	r    io.Reader
-	read bool
+// attempt is a body for one attempt: net/http may read on in it when the
+// attempt has failed already, which must not take bytes from the next one.
+type attempt struct {
+	mu    sync.Mutex // guards r, held while it is read
+	r     io.Reader
+	read  bool
+	ended bool
 }
 
-func (t *touched) Read(p []byte) (int, error) {
-	t.read = true
-	return t.r.Read(p)
+func (a *attempt) Read(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return 0, io.ErrClosedPipe
+	}
+	a.read = true
+	return a.r.Read(p)
 }
 
-// PayloadReader reads a payload. Bytes is how many bytes this answer has,
-// Total the payload's size.
+// end ends an attempt, if there was one, and reports whether something was
+// read in it.
+func (a *attempt) end() bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	return a.read
+}
+
+// PayloadReader reads a payload. Bytes is how many bytes this answer has: the
+// payload's, or the range's. It reads no further than that without an error.
 type PayloadReader struct {
 	io.ReadCloser
 	B3          string

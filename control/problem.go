@@ -52,8 +52,8 @@ type Problem struct {
 	Offset int64  `json:"offset,omitempty"`
 }
 
-// Codes that the API's door gives by itself. Those of the domain (stale-writer,
-// attach-required, …) come with it; docs/api.md lists all.
+// Codes that the API gives by itself. Those of the domain (stale-writer,
+// attach-required, …) come with what it refuses.
 const (
 	CodeNoRoute         = "no-route"          // 404: no such path
 	CodeMethod          = "method"            // 405

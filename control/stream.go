@@ -16,6 +16,7 @@ import (
 // may be slow without slowing the rows. The Ack returned is the last one:
 // after an error, what it counts is durable and what came after is not known.
 //
+// When it returns before rows has ended, one Read of it may still be under way.
 // The request is sent once and never repeated; Run.Deliver and Run.Stream go
 // on across restarts. It needs a writer token.
 func (c *Client) Stream(ctx context.Context, id, key string, rows io.Reader, onAck func(Ack)) (Ack, error) {
@@ -27,7 +28,7 @@ func (c *Client) Stream(ctx context.Context, id, key string, rows io.Reader, onA
 		body:      func() (io.Reader, error) { return io.NopCloser(rows), nil },
 		bodyBytes: -1,
 	}
-	resp, err := c.once1(ctx, k)
+	resp, err := c.send(ctx, k)
 	if err != nil {
 		return Ack{}, err
 	}

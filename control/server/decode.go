@@ -42,6 +42,8 @@ func scanProblem(e *scanError) *control.Problem {
 		code = control.CodeUnknownField
 	case errDuplicate:
 		code = control.CodeDuplicateName
+	case errNull:
+		code = control.CodeBadField
 	case errDepth:
 		code = control.CodeTooDeep
 	}

@@ -61,6 +61,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"kind", `{"id":1}`, control.CodeBadField, "id"},
 		{"kind of number", `{"n":1.5}`, control.CodeBadField, "n"},
 		{"number too large", `{"n":9223372036854775808}`, control.CodeBadField, "n"},
+		{"null in a map", `{"labels":{"a":null}}`, control.CodeBadField, "labels.a"},
 		{"kind inside", `{"labels":{"a":1}}`, control.CodeBadField, "labels"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

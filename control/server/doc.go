@@ -15,7 +15,7 @@
 // and of open requests is bounded per socket.
 //
 // Goroutines: one per connection (net/http's), and two per streamed append
-// (stream.go).
+// (stream.go). They end with their requests.
 package server
 
 import (
@@ -83,6 +83,8 @@ type Limits struct {
 	EnvelopeTime time.Duration
 	// ConnectionIdle is how long a connection may be open without a request.
 	ConnectionIdle time.Duration
+
+	busyTries int // how often a stream tries again when the queue is full
 }
 
 // DefaultLimits are used where Options leave them zero.
@@ -96,6 +98,7 @@ var DefaultLimits = Limits{
 	ReadIdle:         2 * time.Minute,
 	EnvelopeTime:     30 * time.Second,
 	ConnectionIdle:   2 * time.Minute,
+	busyTries:        busyTriesMax,
 }
 
 func (l Limits) withDefaults() Limits {
@@ -109,6 +112,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.ReadIdle, d.ReadIdle)
 	set(&l.EnvelopeTime, d.EnvelopeTime)
 	set(&l.ConnectionIdle, d.ConnectionIdle)
+	set(&l.busyTries, d.busyTries)
 	return l
 }
 

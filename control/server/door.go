@@ -37,6 +37,7 @@ func (s *Server) door(kind Socket, rt route) http.Handler {
 const (
 	lingerBytesMax = 64 << 20
 	lingerTimeMax  = 5 * time.Second
+	lingerTimeDown = time.Second // when the daemon goes down
 )
 
 // leave sees to a body that the handler did not read to its end. A client that

@@ -16,13 +16,12 @@ import (
 )
 
 // fake is a domain in memory, for what a real store does not do on demand:
-// hold a barrier back, be busy, fail, forget its boot, panic.
+// hold a barrier back, be busy, fail, panic.
 type fake struct {
 	mu   sync.Mutex
 	runs map[string]*fakeRun
 	refs []*fakeRun
 	keys map[string]*fakeRun
-	boot int
 
 	// Hooks, set before the server is used or under mu.
 	onStart  func() error
@@ -35,7 +34,6 @@ type fakeRun struct {
 	rec      runs.Record
 	ref      runs.Ref
 	token    string
-	boot     int
 	log      []byte
 	lines    []int64 // offset of each row
 	changed  chan struct{}
@@ -50,13 +48,6 @@ type fakePayload struct {
 
 func newFake() *fake {
 	return &fake{runs: map[string]*fakeRun{}, keys: map[string]*fakeRun{}}
-}
-
-// restart makes every run one of a former boot.
-func (f *fake) restart() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.boot++
 }
 
 func (f *fake) Start(ctx context.Context, c runs.Caller, q runs.StartRequest) (runs.Started, error) {
@@ -80,7 +71,7 @@ func (f *fake) Start(ctx context.Context, c runs.Caller, q runs.StartRequest) (r
 	r := &fakeRun{
 		rec:   runs.Record{ID: id, Phase: "running", Revision: 1, Epoch: 1, Labels: q.Labels, LeaseMS: q.Lease.Milliseconds(), UID: c.UID},
 		ref:   runs.Ref(len(f.refs) + 1),
-		token: "token-of-" + id, boot: f.boot, changed: make(chan struct{}),
+		token: "token-of-" + id, changed: make(chan struct{}),
 		payloads: map[string]fakePayload{}, keys: map[string]uint64{},
 	}
 	f.runs[id], f.keys[q.IdempotencyKey] = r, r
@@ -102,8 +93,6 @@ func (f *fake) find(c runs.Caller, id string, write bool) (*fakeRun, error) {
 		return nil, &runs.Refusal{Code: runs.NotOwner, Detail: "it is not yours"}
 	case c.Writer != r.token:
 		return nil, &runs.Refusal{Code: runs.WrongToken, Detail: "the token is not this run's"}
-	case write && r.boot != f.boot:
-		return nil, &runs.Refusal{Code: runs.AttachRequired, Detail: "the daemon was restarted"}
 	case write && r.rec.Terminal != nil:
 		return nil, &runs.Refusal{Code: runs.Finished, Detail: "it is finished"}
 	}
@@ -244,7 +233,6 @@ func (f *fake) Attach(ctx context.Context, c runs.Caller, id string, q runs.Atta
 	if r == nil || c.Writer != r.token {
 		return runs.Started{}, &runs.Refusal{Code: runs.WrongToken, Detail: "the token is not this run's"}
 	}
-	r.boot = f.boot
 	return runs.Started{Record: &r.rec, Epoch: 1, Writer: r.token, ETag: "1-3"}, nil
 }
 

@@ -47,8 +47,6 @@ type lineReader struct {
 	end   int // of what was read
 	seen  int // up to here there is no newline behind start
 	lines [][]byte
-	eof   bool
-	large bool // the stream fills buffers: take the largest
 }
 
 // within reports whether a part of a line is there.

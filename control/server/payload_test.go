@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -255,24 +256,29 @@ func TestClientRepeats(t *testing.T) {
 	f := newFake()
 	d := serve(t, f)
 	id, token := d.run()
-	var n int
-	f.onAppend = func([]runs.Row) error {
-		n++
-		panic(http.ErrAbortHandler) // the connection breaks after the row was sent
+	var n atomic.Int64
+	hook := func(h func([]runs.Row) error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.onAppend = h
+		n.Store(0)
 	}
+	hook(func([]runs.Row) error {
+		n.Add(1)
+		panic(http.ErrAbortHandler) // the connection breaks after the row was sent
+	})
 	w := d.client().WithWriter(token)
 	_, err = w.Append(t.Context(), id, []byte(`{}`), "")
-	if !errors.Is(err, control.ErrOutcomeUnknown) || n != 1 {
-		t.Errorf("without a key: %v after %d requests", err, n)
+	if !errors.Is(err, control.ErrOutcomeUnknown) || n.Load() != 1 {
+		t.Errorf("without a key: %v after %d requests", err, n.Load())
 	}
-	n = 0
-	f.onAppend = func([]runs.Row) error {
-		if n++; n < 3 {
+	hook(func([]runs.Row) error {
+		if n.Add(1) < 3 {
 			panic(http.ErrAbortHandler)
 		}
 		return nil
-	}
-	if a, err := w.Append(t.Context(), id, []byte(`{"k":1}`), "k"); err != nil || a.LastSeq != 1 || n != 3 {
-		t.Errorf("with a key: %+v, %v after %d requests", a, err, n)
+	})
+	if a, err := w.Append(t.Context(), id, []byte(`{"k":1}`), "k"); err != nil || a.LastSeq != 1 || n.Load() != 3 {
+		t.Errorf("with a key: %+v, %v after %d requests", a, err, n.Load())
 	}
 }

@@ -84,12 +84,6 @@ func (d *daemon) client() *control.Client {
 	return c
 }
 
-func (d *daemon) agentClient() *control.Client {
-	c := &control.Client{Socket: filepath.Join(d.dir, "agent.sock")}
-	d.t.Cleanup(c.CloseIdle)
-	return c
-}
-
 // dial opens a connection of its own.
 func (d *daemon) dial() net.Conn {
 	d.t.Helper()

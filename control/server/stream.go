@@ -1,19 +1,14 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"durafs/control"
 	"durafs/runs"
-	"durafs/wal"
 )
 
 // A streamed append is three goroutines:
@@ -44,7 +39,7 @@ const (
 
 	busyWaitMin  = 5 * time.Millisecond
 	busyWaitMax  = 250 * time.Millisecond
-	busyTriesMax = 24 // with the waits above, about five seconds
+	busyTriesMax = 24 // by default; with the waits above, about five seconds
 )
 
 // rowStream is one streamed append.
@@ -61,10 +56,13 @@ type rowStream struct {
 	split   uint64 // rows that the reader has found
 	acked   uint64
 	lastSeq uint64
-	stopped bool // the reader reads no more
+	stopped bool // no more rows are taken
 	down    bool // because the daemon goes down
 	err     error
 	errRow  uint64
+	// behind ends the stream when all rows that were read are through.
+	behind    error
+	behindRow uint64
 
 	ended atomic.Bool   // the body came to its end
 	more  chan struct{} // to the appender: pending has grown
@@ -108,57 +106,51 @@ func (r *request) appendStream(key string) error {
 
 func (s *rowStream) run() error {
 	s.r.ctl.SetWriteDeadline(time.Time{}) // of an earlier request on this connection
-	var appender, writer sync.WaitGroup
-	appender.Go(s.appendGroups)
-	writer.Go(s.writeAcks)
-	readErr := s.read()
-	s.r.over = s.ended.Load()
+	var wg sync.WaitGroup
+	wg.Go(s.appendGroups)
+	s.read()
 	close(s.done)
-	appender.Wait()
+	wg.Wait()
+	s.r.over = s.ended.Load()
 	s.in.close()
 	s.pending.release()
-	s.r.readerMayTake() // an ack writer that is stuck gets this long
-	close(s.news)
-	writer.Wait()
-	switch {
-	case s.err != nil:
-	case readErr != nil:
-		s.err = readErr
-	case s.down && !s.ended.Load():
-		s.err = shuttingDown()
-	}
-	return s.last()
+	return nil
 }
 
 // last ends the answer: with a status if nothing has been said and nothing was
-// taken, else with the last line.
-func (s *rowStream) last() error {
-	s.r.s.stats.rows.Add(s.acked)
-	if s.err != nil && s.acked == 0 && !s.r.began {
-		return s.rowProblem()
+// taken, else with the last line. The appender calls it, at once when
+// something is wrong, while the reader drops what still comes: a client that
+// is sending hears of it only so.
+func (s *rowStream) last() {
+	s.mu.Lock()
+	if s.err == nil && s.down && !s.ended.Load() {
+		s.err = shuttingDown()
 	}
-	a := control.Ack{Acked: s.acked, LastSeq: s.lastSeq, Done: s.err == nil}
-	if s.err != nil {
-		a.Problem, a.Row = s.rowProblem(), s.errRow
-		s.r.failed = true
-		s.r.s.log.Info("stream ended", "run", s.id, "row", s.errRow, "code", a.Problem.Code, "err", s.err)
+	a := control.Ack{Acked: s.acked, LastSeq: s.lastSeq, Done: s.err == nil, Row: s.errRow}
+	err := s.err
+	s.mu.Unlock()
+
+	s.r.s.stats.rows.Add(a.Acked)
+	if err != nil {
+		p := *problemOf(err)
+		p.Row, a.Problem = a.Row, &p
+		if a.Acked == 0 && !s.r.began {
+			s.r.fail(&p)
+			s.r.ctl.Flush()
+			return
+		}
+		s.r.s.log.Info("stream ended", "run", s.id, "row", a.Row, "code", p.Code, "err", err)
 	}
 	b, _ := json.Marshal(a) // strings and numbers only
 	s.r.readerMayTake()
 	s.write(append(b, '\n'))
-	return nil
 }
 
-func (s *rowStream) rowProblem() *control.Problem {
-	p := *problemOf(s.err)
-	p.Row = s.errRow
-	return &p
-}
-
-// stop ends the reading of rows; mu is held.
-func (s *rowStream) stop() {
+// stop ends the taking of rows; mu is held. The reader drops what comes for a
+// while yet.
+func (s *rowStream) stop(linger time.Duration) {
 	s.stopped = true
-	s.r.ctl.SetReadDeadline(time.Unix(1, 0)) // wakes a reader that waits for bytes
+	s.r.senderMayTake(min(linger, s.r.s.limits.SendIdle))
 	signal(s.room)
 }
 
@@ -169,7 +161,9 @@ func (s *rowStream) fail(err error, row uint64) {
 	if s.err == nil {
 		s.err, s.errRow = err, row
 	}
-	s.stop()
+	if !s.stopped {
+		s.stop(lingerTimeMax)
+	}
 }
 
 // signal wakes the one who waits on ch, or who will.
@@ -178,185 +172,6 @@ func signal(ch chan struct{}) {
 	case ch <- struct{}{}:
 	default:
 	}
-}
-
-// read takes rows until the body ends, and tells why it ended before that. The
-// read deadline is then over: net/http must not wait for more of the body.
-func (s *rowStream) read() error {
-	for s.arm(s.in.within()) {
-		lines, err := s.in.read(s.r.Body, s.r.s.limits.RowBytesMax)
-		if len(lines) > 0 {
-			s.offer(lines)
-		}
-		if err == io.EOF {
-			s.r.senderMayTake(0)
-			s.ended.Store(true)
-			return nil
-		}
-		if err != nil {
-			return s.readError(err)
-		}
-	}
-	return nil
-}
-
-// arm sets how long the sender may take for what is read next: as long as it
-// likes between rows, SendIdle within one. It reports whether to read on.
-func (s *rowStream) arm(within bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.stopped:
-		return false
-	case within:
-		s.r.senderMayTake(s.r.s.limits.SendIdle)
-	default:
-		s.r.senderMayTake(0)
-	}
-	return true
-}
-
-func (s *rowStream) readError(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped && errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil // whoever stopped it said why
-	}
-	if err == errRowTooLarge {
-		s.errRow = s.split + 1
-		return tooLarge(control.CodeRowTooLarge, s.r.s.limits.RowBytesMax+1, s.r.s.limits.RowBytesMax)
-	}
-	return bodyError(err)
-}
-
-// offer hands lines on, and waits while there are too many.
-func (s *rowStream) offer(lines [][]byte) {
-	s.mu.Lock()
-	p := &s.pending
-	if len(p.rows) == 0 {
-		p.first = s.split + 1
-	}
-	if n := len(p.bufs); n == 0 || p.bufs[n-1] != s.in.buf {
-		p.bufs = append(p.bufs, s.in.buf)
-		s.in.buf.refs.Add(1)
-	}
-	for _, l := range lines {
-		p.rows = append(p.rows, runs.Row{JSON: l})
-		p.bytes += len(l) + rowOverheadBytes
-	}
-	s.split += uint64(len(lines))
-	for signal(s.more); !s.stopped && (p.bytes >= pendingBytesMax || len(p.rows) >= groupRowsMax); {
-		s.mu.Unlock()
-		<-s.room
-		s.mu.Lock()
-	}
-	s.mu.Unlock()
-}
-
-// take gives the appender its next group, if there is one.
-func (s *rowStream) take() (g group, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := &s.pending
-	if len(p.rows) == 0 || s.err != nil {
-		return group{}, false
-	}
-	g = *p
-	n, size := 0, 0
-	for n < len(g.rows) && n < groupRowsMax {
-		row := len(g.rows[n].JSON) + rowOverheadBytes
-		if n > 0 && size+row > groupBytesMax {
-			break
-		}
-		size += row
-		n++
-	}
-	if n == len(g.rows) {
-		*p = group{}
-	} else {
-		*p = group{rows: g.rows[n:], bytes: g.bytes - size, first: g.first + uint64(n), bufs: append([]*rowBuffer(nil), g.bufs...)}
-		for _, b := range g.bufs {
-			b.refs.Add(1)
-		}
-		g.rows = g.rows[:n:n]
-	}
-	signal(s.room)
-	return g, true
-}
-
-// appendGroups is the appender. It also sees the daemon going down: rows that
-// were read are still taken, further ones are not.
-func (s *rowStream) appendGroups() {
-	closing := s.r.s.closing
-	for {
-		if g, ok := s.take(); ok {
-			s.appendGroup(g)
-			g.release()
-			continue
-		}
-		select {
-		case <-s.more:
-		case <-closing:
-			closing = nil
-			s.goingDown()
-		case <-s.done:
-			if len(s.more) == 0 { // what was offered last is taken
-				return
-			}
-		}
-	}
-}
-
-func (s *rowStream) goingDown() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended.Load() && s.err == nil && !s.stopped {
-		s.down = true
-		s.stop()
-	}
-}
-
-// appendGroup appends a group and counts it. If it is refused for one row,
-// those before it are good.
-func (s *rowStream) appendGroup(g group) {
-	err := s.tryAppend(g.rows, g.first)
-	if r, ok := errors.AsType[*runs.Refusal](err); ok && r.Row > 0 && r.Row <= len(g.rows) {
-		good := g.rows[:r.Row-1]
-		row := g.first + uint64(len(good))
-		if len(good) > 0 {
-			if err := s.tryAppend(good, g.first); err != nil {
-				s.fail(err, 0)
-				return
-			}
-		}
-		s.fail(r, row)
-		return
-	}
-	if err != nil {
-		s.fail(err, 0)
-	}
-}
-
-// tryAppend appends rows, again for a while when the queue is full: that holds
-// this stream back and is no reason to end it. What is on its way is seen
-// through even when the client is gone.
-func (s *rowStream) tryAppend(rows []runs.Row, first uint64) error {
-	ctx := context.WithoutCancel(s.r.Context())
-	for try := range busyTriesMax {
-		a, err := s.r.s.runs.Append(ctx, s.r.caller, s.id, rows, s.key)
-		if err == nil {
-			s.mu.Lock()
-			s.acked, s.lastSeq = first-1+uint64(len(rows)), a.LastSeq
-			s.mu.Unlock()
-			signal(s.news)
-			return nil
-		}
-		if !errors.Is(err, wal.ErrBusy) {
-			return err
-		}
-		time.Sleep(min(busyWaitMin<<min(try, 10), busyWaitMax))
-	}
-	return wal.ErrBusy
 }
 
 // writeAcks is the ack writer.
@@ -372,7 +187,7 @@ func (s *rowStream) writeAcks() {
 	}
 }
 
-// write sends a line. Only the ack writer calls it, and then last.
+// write sends a line. The ack writer calls it, and when that has ended, last.
 func (s *rowStream) write(line []byte) bool {
 	if !s.r.began {
 		s.r.began = true

@@ -246,7 +246,7 @@ func TestStreamGroups(t *testing.T) {
 // it stays full.
 func TestStreamBusy(t *testing.T) {
 	f := newFake()
-	d := serve(t, f)
+	d := serve(t, f, func(o *Options) { o.Limits.busyTries = 6 })
 	id, token := d.run()
 	busy := 0
 	f.onAppend = func([]runs.Row) error {
