@@ -84,3 +84,32 @@ func BenchmarkScanRow(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkReplay applies the batches of whole lives of runs: started, ten
+// rows of 1 KiB, settled.
+func BenchmarkReplay(b *testing.B) {
+	w := newWorld(b)
+	for range 50 {
+		a := w.start(StartRequest{Labels: Labels{"thread": "T", "task_id": "17"}, Task: "some task"})
+		for range 10 {
+			a.mustAppend(`{"type":"message","text":"` + strings.Repeat("x", 1000) + `"}`)
+		}
+		a.mustSettle("answer")
+	}
+	w.reopen()
+	total := int64(0)
+	for _, f := range w.frames {
+		total += int64(len(f.Payload))
+	}
+	b.SetBytes(total)
+	b.ReportAllocs()
+	for b.Loop() {
+		s := New(Options{})
+		for _, f := range w.frames {
+			if err := s.Replay(f); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/50, "ns/run")
+}

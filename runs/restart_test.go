@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"durafs/cas"
+	"durafs/wal"
 )
 
 // TestRestarts: the first boot after a life interrupts what was running, and
@@ -240,5 +243,48 @@ func TestListen(t *testing.T) {
 			t.Errorf("told %b, want %b", kinds, step.want)
 		}
 		kinds = 0
+	}
+}
+
+// TestPlacementIsNotShown: nothing that a reader sees depends on where a
+// payload's bytes are, since a rewritten log has them elsewhere.
+func TestPlacementIsNotShown(t *testing.T) {
+	w := newWorld(t)
+	a := w.start(StartRequest{Labels: Labels{"thread": "T"}, ResumeRequest: []byte("x")})
+	a.mustAppend(`{"a":1}`, `{"b":"`+strings.Repeat("b", 100<<10)+`"}`)
+	a.mustPut("inline", "x")
+	a.mustPut("packed", strings.Repeat("p", 30<<10))
+	a.mustSettle("answer")
+	w.reopen()
+	moved := 0
+	var frames []wal.Frame
+	for _, f := range w.frames {
+		b, err := decodeBatch(f.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range b.entries {
+			if e.kind == kindPayload {
+				p, _ := parsePayload(e)
+				p.ref.Inline, p.ref.Hint = nil, cas.Hint{Pack: 9, Offset: 9, End: 9}
+				b.entries[i] = p.entry(e.run)
+				moved++
+			}
+		}
+		f.Payload = appendStamp(appendEntries(nil, b.entries), b.stamp)
+		frames = append(frames, f)
+	}
+	elsewhere := w.copyFramesOf(t, frames)
+	elsewhere.mustOpen()
+	seen := func(w *world) string {
+		list, err := w.s.PayloadList(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, _ := w.s.Record(1)
+		return w.logText(a.id) + string(mustJSON(list)) + string(mustJSON(rec))
+	}
+	if d := cmp.Diff(seen(w), seen(elsewhere)); moved != 5 || d != "" {
+		t.Errorf("%d payloads were moved, and that shows: %s", moved, d)
 	}
 }

@@ -13,6 +13,15 @@
 // Memory holds an index in flat arrays: a run costs a row in them, not a
 // pointer. What is more (the record's text, rows, payloads) is read from the
 // log by position when someone asks.
+//
+// # Where to read on
+//
+// A request goes: gate.go (who, whose token, what the phase takes) → the verb
+// (start.go, append.go, put.go, settle.go, attach.go, beat.go) → accept.go
+// (stamp, hand to the log) → publish.go → apply.go (into the index). How a
+// batch is written stands in batch.go and entry.go, what a row looks like in
+// row.go, the life of a run in transitions.go, what happens at a restart in
+// boot.go.
 package runs
 
 import (

@@ -191,9 +191,14 @@ func (w *world) copyOf(t *testing.T, n int) *world {
 // copyFrom is copyOf, not yet opened.
 func (w *world) copyFrom(t *testing.T, n int) *world {
 	t.Helper()
+	return w.copyFramesOf(t, w.frames[:n])
+}
+
+func (w *world) copyFramesOf(t *testing.T, frames []wal.Frame) *world {
+	t.Helper()
 	c := &world{t: t, fs: w.fs, dir: fastDir(t), ledger: new(memLedger)}
 	t.Cleanup(c.close)
-	c.copyFrames(w.frames[:n])
+	c.copyFrames(frames)
 	copyDir(t, w.dir+"/cas", c.dir+"/cas")
 	for _, p := range w.ledger.Packs() {
 		c.ledger.AddPack(p)

@@ -21,8 +21,8 @@ func (s *Store) startedAs(a *starting) uint32 {
 // run has changed meanwhile.
 func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Started, bool, error) {
 	rec, err := s.current(num)
-	if err != nil {
-		return Started{}, true, err
+	if err != nil || rec == nil {
+		return Started{}, err != nil, err
 	}
 	raised := rec.next()
 	raised.epoch++

@@ -142,20 +142,20 @@ func (s *Store) readRecord(p place) (*record, error) {
 	return parseRecord(b.entries[p.entry], unixTime(b.stamp.at))
 }
 
-// current is a run's newest accepted record, to make the next revision of.
-// Whether it still is the newest, the accept step checks by its revision.
+// current is a run's newest accepted record, to make the next revision of; nil
+// if there is no such run (any more: its start was refused). Whether it still
+// is the newest, the accept step checks by its revision.
 func (s *Store) current(num uint32) (*record, error) {
 	s.mu.RLock()
 	l := s.view(num)
-	var rec *record
-	if l != nil {
-		rec = l.rec
-	}
 	c, i := s.index.at(num)
 	at := c.record[i]
 	s.mu.RUnlock()
-	if rec != nil {
-		return rec, nil
+	switch {
+	case l == nil:
+		return nil, nil
+	case l.rec != nil:
+		return l.rec, nil
 	}
 	return s.readRecord(at)
 }
