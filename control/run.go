@@ -74,6 +74,7 @@ func (c *Client) Adopt(ctx context.Context, id string) (*Run, error) {
 	}
 	r := &Run{c: c, id: id, abort: make(chan struct{}), done: make(chan struct{})}
 	r.note(rec)
+	r.saw(rec.Log.LastSeq)
 	beatCtx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	go r.beats(beatCtx, beatInterval(rec.LeaseMS))

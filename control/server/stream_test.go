@@ -286,24 +286,28 @@ func TestStreamFailedBarrier(t *testing.T) {
 		id, token := d.run()
 		var n atomic.Int64
 		f.barrier = func() error {
-			if n.Add(1) > 2 {
+			if n.Add(1) > 1 {
 				return c.err
 			}
 			return nil
 		}
 		pr, pw := io.Pipe()
+		first := make(chan struct{})
+		var once sync.Once
 		go func() {
-			for i := 1; i <= 2000; i++ {
+			io.WriteString(pw, rows(1, 1))
+			<-first
+			for i := 2; i <= 2000; i++ {
 				if _, err := io.WriteString(pw, rows(i, i)); err != nil {
 					return
 				}
 			}
 			pw.Close()
 		}()
-		last, err := d.client().WithWriter(token).Stream(t.Context(), id, "", pr, nil)
+		last, err := d.client().WithWriter(token).Stream(t.Context(), id, "", pr, func(control.Ack) { once.Do(func() { close(first) }) })
 		pr.Close()
 		isProblem(t, err, c.code)
-		if last.Done || last.Acked == 0 {
+		if last.Done || last.Acked != 1 {
 			t.Errorf("%v: last %+v", c.err, last)
 		}
 	}
