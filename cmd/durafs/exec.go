@@ -192,7 +192,7 @@ func printID(file, id string) error {
 // wait. A refusal that no waiting would change is an error: the command line
 // asks for something impossible.
 func (e *execution) begin(ctx context.Context) error {
-	go e.delivery.run(ctx)
+	e.delivery.begin(ctx)
 	select {
 	case <-e.delivery.begun:
 	case <-e.app.after(startWait):
@@ -290,7 +290,7 @@ func undeliveredText(err error, rows uint64, path string) string {
 	case path == "":
 		text += fmt.Sprintf("; %s could not be delivered", term.Count(rows, "row"))
 	default:
-		text += fmt.Sprintf("; %s could not be delivered and are kept in %s", term.Count(rows, "row"), path)
+		text += fmt.Sprintf("; %s could not be delivered; see %s", term.Count(rows, "row"), path)
 	}
 	return text
 }

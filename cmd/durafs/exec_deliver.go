@@ -29,7 +29,7 @@ const (
 	retryMax = time.Second
 )
 
-// delivery brings a run to the store from one goroutine (run): it starts it,
+// delivery brings a run to the store from one goroutine: it starts it,
 // sends its rows, and settles it, and tries again for as long as that can
 // help.
 type delivery struct {
@@ -42,16 +42,16 @@ type delivery struct {
 	begun, aborted chan struct{}
 	// outcome takes how the run ended, once.
 	outcome chan control.SettleRequest
-	// done is closed when run has ended; err is set before.
+	// done is closed when the goroutine has ended; err is set before.
 	done chan struct{}
 	err  error
 
-	// cancel ends run. It is set before begun is closed.
+	// cancel ends the goroutine. It is set before that begins.
 	cancel context.CancelFunc
 	// first is what the first attempt came to; it is set before begun is
 	// closed and not changed any more.
 	first error
-	// last is why the newest attempt failed; run's own until done is closed.
+	// last is why the newest attempt failed; the goroutine's own until done is closed.
 	last error
 
 	// interrupts gives the signals that come when the command has ended.
@@ -66,12 +66,14 @@ func newDelivery(socket string, r control.StartRequest, rows *spool.Spool) *deli
 	}
 }
 
-// run is the delivery's goroutine.
-func (d *delivery) run(ctx context.Context) {
-	defer close(d.done)
+// begin starts the delivery's goroutine.
+func (d *delivery) begin(ctx context.Context) {
 	ctx, d.cancel = context.WithCancel(ctx)
-	defer d.cancel()
-	d.err = d.all(ctx)
+	go func() {
+		defer close(d.done)
+		defer d.cancel()
+		d.err = d.all(ctx)
+	}()
 }
 
 func (d *delivery) all(ctx context.Context) error {
@@ -215,7 +217,6 @@ func (d *delivery) finish(outcome control.SettleRequest, drain time.Duration) er
 		}
 		break
 	}
-	<-d.begun
 	d.cancel()
 	<-d.done
 	return d.err

@@ -296,7 +296,14 @@ func (i *importing) end(ctx context.Context, f *os.File, run *control.Run) error
 	if put.Payload.B3 != i.result.B3 {
 		return fmt.Errorf("the file was changed while it was read; run %s holds what was read", run.ID())
 	}
-	_, err = run.Settle(ctx, control.SettleRequest{Status: control.Success, Summary: i.summary()})
+	answer, err := json.Marshal(i.result)
+	if err != nil {
+		return err
+	}
+	_, err = run.Settle(ctx, control.SettleRequest{
+		Status: control.Success, Summary: i.summary(),
+		Payload: &control.TerminalPayload{Bytes: append(answer, '\n'), ContentType: control.TypeJSON},
+	})
 	return err
 }
 

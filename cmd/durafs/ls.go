@@ -12,6 +12,9 @@ import (
 	"durafs/internal/term"
 )
 
+// whatWidth is the width of the last column where no terminal bounds it.
+const whatWidth = 80
+
 // pageRuns is how many records are asked for at a time.
 const pageRuns = 200
 
@@ -91,11 +94,14 @@ func eachRun(ctx context.Context, o LsOptions, fn func(*control.Record) error) e
 
 // lsText prints records as a table.
 func (a *app) lsText() (print func(*control.Record) error, flush func() error) {
-	now, width := a.clock.Now(), term.Width(a.stdout)
+	now, width := a.clock.Now(), whatWidth
+	if term.IsTerminal(a.stdout) {
+		width = max(term.Width(a.stdout)-90, 24) // what the other columns leave
+	}
 	t := term.NewTable(a.stdout, "RUN", "PHASE", "AGE", "ROWS", "THREAD", "WHAT")
 	print = func(r *control.Record) error {
 		t.Row(r.ID, phaseText(r), term.Age(now.Sub(r.StartedAt)), strconv.FormatUint(r.Log.Rows, 10),
-			orDash(r.Labels["thread"]), term.Cut(term.Safe(whatText(r)), max(width-90, 24)))
+			orDash(r.Labels["thread"]), term.Cut(term.Safe(whatText(r)), width))
 		return nil
 	}
 	return print, t.Flush

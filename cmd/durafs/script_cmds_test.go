@@ -33,11 +33,12 @@ type daemonProcess struct {
 // daemon start [FLAGS] serves store s in the background and waits until it is
 // ready; without flags as the last time. Its output is added to daemon.log.
 // daemon stop ends it with SIGTERM and checks that it exits 0 (! daemon stop:
-// that it does not); daemon kill ends it with SIGKILL.
+// that it does not); daemon kill ends it with SIGKILL. daemon pause and daemon
+// resume let it hang for a while.
 func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	p := ts.Value(daemonKey{}).(*daemonProcess)
 	if len(args) == 0 {
-		ts.Fatalf("usage: daemon start [FLAGS] | stop | kill")
+		ts.Fatalf("usage: daemon start [FLAGS] | stop | kill | pause | resume")
 	}
 	switch args[0] {
 	case "start":
@@ -49,6 +50,10 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	case "kill":
 		p.end(ts, syscall.SIGKILL)
+	case "pause":
+		p.send(ts, syscall.SIGSTOP)
+	case "resume":
+		p.send(ts, syscall.SIGCONT)
 	default:
 		ts.Fatalf("daemon %s: unknown", args[0])
 	}
@@ -77,12 +82,16 @@ func (p *daemonProcess) start(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// end sends the daemon a signal, waits, and returns its exit code.
-func (p *daemonProcess) end(ts *testscript.TestScript, sig syscall.Signal) int {
+func (p *daemonProcess) send(ts *testscript.TestScript, sig syscall.Signal) {
 	if p.cmd == nil {
 		ts.Fatalf("no daemon is running")
 	}
 	ts.Check(p.cmd.Process.Signal(sig))
+}
+
+// end sends the daemon a signal, waits, and returns its exit code.
+func (p *daemonProcess) end(ts *testscript.TestScript, sig syscall.Signal) int {
+	p.send(ts, sig)
 	hung := time.AfterFunc(scriptPatience, func() { p.cmd.Process.Kill() })
 	p.cmd.Wait()
 	if !hung.Stop() {

@@ -233,10 +233,9 @@ func TestLink(t *testing.T) {
 	if to, _ := os.Readlink(link); to != third.Config().Socket {
 		t.Errorf("the link leads to %s", to)
 	}
-	if c := (&control.Client{Socket: second.Config().Socket}); c != nil {
-		if _, err := c.Health(t.Context()); err != nil {
-			t.Error(err)
-		}
+	c := &control.Client{Socket: second.Config().Socket}
+	if _, err := c.Health(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -267,8 +266,15 @@ func TestOverlap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ store, mount string }{
-		{"store", "store"}, {"store", "store/m"}, {"store", "store/deep/er"}, {"m/store", "m"},
-		{"store", "link"}, {"store", "link/m"}, {"link", "store/m"}, {"store", "other/../store/m"}, {"store", "/"},
+		{"store", "store"},
+		{"store", "store/m"},
+		{"store", "store/deep/er"},
+		{"m/store", "m"},
+		{"store", "link"},
+		{"store", "link/m"},
+		{"link", "store/m"},
+		{"store", "other/../store/m"},
+		{"store", "/"},
 	} {
 		mount := c.mount
 		if mount != "/" {
