@@ -231,3 +231,32 @@ func TestWrongEncoder(t *testing.T) {
 		})
 	}
 }
+
+// After a failed write nothing is written to that file again, not even a
+// footer; and after a failed sync it is not synced again either.
+func TestNothingIsWrittenAfterAFailure(t *testing.T) {
+	for _, op := range []vfs.Op{vfs.OpWrite, vfs.OpDatasync} {
+		dir := memDir(t)
+		fsys := vfs.NewFaulty(vfs.OS)
+		rec := vfs.NewRecorder(fsys, dir)
+		s := open(t, faultOptions(t, &fakeLedger{}, dir, rec))
+		mustPut(t, s, noise(1, 30_000))
+		fsys.Inject(vfs.Fault{Ops: op, Nth: 2, Mode: vfs.Half, Err: syscall.EIO})
+		for i := range 4 {
+			_, _ = s.Put(t.Context(), bytes.NewReader(noise(uint64(2+i), 30_000)))
+		}
+		_ = s.Close()
+		failed := ""
+		for _, c := range rec.Calls() {
+			switch {
+			case c.Err != nil && c.Op == op:
+				failed = c.Name
+			case failed != "" && c.Name == failed && c.Op&(op|vfs.OpWrite) != 0:
+				t.Errorf("after %v of %s failed: %v", op, failed, c)
+			}
+		}
+		if failed == "" {
+			t.Errorf("%v did not fail", op)
+		}
+	}
+}

@@ -118,6 +118,9 @@ func (s *Store) flush(ctx context.Context, p *pack, end int64) error {
 		case p.failed != nil:
 			return p.failed
 		default:
+			if err := s.Healthy(); err != nil {
+				return err // nothing is acknowledged from then on
+			}
 			s.barrier(p)
 		}
 	}

@@ -233,3 +233,87 @@ func flip(t testing.TB, file string, off int64) {
 		t.Fatal(err)
 	}
 }
+
+// spanning makes a payload over several packs that are all open, and kills the
+// store.
+func spanning(t *testing.T) (*fakeLedger, Options, Ref, []byte) {
+	l := &fakeLedger{}
+	o := options(t, l, memDir(t))
+	o.PackBytesMax = 256 << 10
+	s := open(t, o)
+	s.opts.Ledger = &refusing{fakeLedger: l}
+	data := noise(1, 500<<10)
+	ref := mustPut(t, s, data)
+	kill(s)
+	return l, o, ref, data
+}
+
+// A pack that was away while later ones were sealed is not cut by what the log
+// alone refers to.
+func TestPackComesBackAfterLaterOnesWereSealed(t *testing.T) {
+	_, o, ref, data := spanning(t)
+	name := sealedOrActive(t, o.Dir, 1)
+	aside := filepath.Join(t.TempDir(), "aside")
+	copyFile(t, name, aside)
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	ref2 := ref
+	ref2.Hint = Hint{Pack: 1, Offset: packHeaderBytes, End: packHeaderBytes + 128} // so that it is in use
+	s, rec := reopen(t, o, ref, ref2)
+	if !slices.Equal(rec.Missing, []uint32{1}) {
+		t.Fatalf("recovery: %+v", rec)
+	}
+	s.Close()
+	copyFile(t, aside, name)
+	s, _ = reopen(t, o, ref, ref2)
+	wantBytes(t, s, ref, data)
+}
+
+// A damaged manifest names no chunks, so those in earlier packs are kept.
+func TestDamagedManifestKeepsEarlierPacks(t *testing.T) {
+	_, o, ref, data := spanning(t)
+	flip(t, sealedOrActive(t, o.Dir, ref.Hint.Pack), int64(ref.Hint.Offset)+100)
+	s, rec := reopen(t, o, ref)
+	if len(rec.Damage) != 1 || rec.Damage[0].ID != ref.ID {
+		t.Errorf("damage: %v", rec.Damage)
+	}
+	_, err := readAll(s, ref)
+	wantDamage(t, err, ref)
+	for off := 0; off+ChunkBytes <= len(data); off += ChunkBytes {
+		id := Sum(data[off:][:ChunkBytes])
+		if err := s.visit(id, Hint{}, nil, func(found) error { return nil }); err != nil {
+			t.Errorf("chunk at %d: %v", off, err)
+		}
+	}
+}
+
+// sealedOrActive finds a pack's file by its header.
+func sealedOrActive(t *testing.T, dir string, seq uint32) string {
+	t.Helper()
+	names, _ := filepath.Glob(filepath.Join(dir, "*.pack"))
+	for _, n := range names {
+		f, err := os.Open(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := readHeader(f)
+		f.Close()
+		if err == nil && h.Seq == seq {
+			return n
+		}
+	}
+	t.Fatalf("pack %d is not among %v", seq, names)
+	return ""
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
