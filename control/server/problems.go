@@ -144,7 +144,9 @@ func refusalProblem(r *runs.Refusal) *control.Problem {
 	if !known {
 		status = http.StatusInternalServerError
 	}
-	p := problem(status, string(r.Code), r.Error())
+	text := *r
+	text.Row = 0 // it is a field, and in a stream another number
+	p := problem(status, string(r.Code), text.Error())
 	p.Field, p.Limit, p.Size, p.Row = r.Field, r.Limit, r.Size, uint64(r.Row)
 	p.Revision, p.ETag, p.Phase, p.Holder, p.Seq = r.Revision, r.ETag, r.Phase, r.Holder, r.Seq
 	if r.Code == runs.IdempotencyInFlight {

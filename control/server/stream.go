@@ -106,11 +106,18 @@ func (r *request) appendStream(key string) error {
 
 func (s *rowStream) run() error {
 	s.r.ctl.SetWriteDeadline(time.Time{}) // of an earlier request on this connection
-	var wg sync.WaitGroup
-	wg.Go(s.appendGroups)
+	var appender, writer sync.WaitGroup
+	writer.Go(s.writeAcks)
+	appender.Go(func() {
+		s.appendGroups()
+		s.r.readerMayTake() // an ack writer that is stuck gets this long
+		close(s.news)
+		writer.Wait()
+		s.last()
+	})
 	s.read()
 	close(s.done)
-	wg.Wait()
+	appender.Wait()
 	s.r.over = s.ended.Load()
 	s.in.close()
 	s.pending.release()
@@ -118,7 +125,7 @@ func (s *rowStream) run() error {
 }
 
 // last ends the answer: with a status if nothing has been said and nothing was
-// taken, else with the last line. The appender calls it, at once when
+// taken, else with the last line. The appender comes to it at once when
 // something is wrong, while the reader drops what still comes: a client that
 // is sending hears of it only so.
 func (s *rowStream) last() {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"durafs/runs"
@@ -42,11 +41,8 @@ func (s *rowStream) take() (g group, ok bool) {
 }
 
 // appendGroups is the appender. It also sees the daemon going down: rows that
-// were read are still taken, further ones are not. In the end it ends the
-// answer.
+// were read are still taken, further ones are not.
 func (s *rowStream) appendGroups() {
-	var writer sync.WaitGroup
-	writer.Go(s.writeAcks)
 	closing := s.r.s.closing
 	for done := s.done; !s.through(done == nil); {
 		if g, ok := s.take(); ok {
@@ -63,10 +59,6 @@ func (s *rowStream) appendGroups() {
 			done = nil
 		}
 	}
-	s.r.readerMayTake() // an ack writer that is stuck gets this long
-	close(s.news)
-	writer.Wait()
-	s.last()
 }
 
 // through reports whether nothing is left to append: the stream has failed, or
