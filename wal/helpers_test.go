@@ -50,14 +50,6 @@ func (r *replayed) add(f Frame) error {
 	return nil
 }
 
-func (r *replayed) bodies() []string {
-	var s []string
-	for _, f := range r.frames {
-		s = append(s, string(f.Payload))
-	}
-	return s
-}
-
 func batch(body string) *Batch {
 	return &Batch{Run: 7, Count: 1, Body: []byte(body), BodyCRC: Checksum([]byte(body))}
 }

@@ -440,6 +440,11 @@ func TestManyWriters(t *testing.T) {
 				if l.Durable() < tk.LSN() {
 					t.Error("answered before it was durable")
 				}
+				state.mu.Lock()
+				if uint64(len(state.published)) < tk.LSN() {
+					t.Error("answered before it was published")
+				}
+				state.mu.Unlock()
 			}
 		})
 	}
