@@ -35,6 +35,9 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 		l.admission = lsn
 	case kindRecord:
 		e.rec.setTimes(unixTime(at))
+		if l.epoch != e.rec.epoch {
+			l.token = ""
+		}
 		l.rec, l.phase, l.revision, l.epoch, l.uid = e.rec, e.rec.phase, e.rec.revision, e.rec.epoch, e.rec.uid
 	case kindRow:
 		l.seq++

@@ -14,6 +14,8 @@ import (
 const (
 	AppendRowsMax  = 16 << 10
 	AppendBytesMax = 64 << 20 // of its rows as they come
+	// AppendTextBytesMax bounds what of it goes into the log itself.
+	AppendTextBytesMax = 8 << 20
 	// SeqMax is the highest number of an agent's row; a run that has it is
 	// full. Behind it there is room for the store's own rows.
 	SeqMax = maxUint32 - 1<<20
@@ -95,7 +97,7 @@ func (s *Store) prepareRows(ctx context.Context, num uint32, rows []Row, keyFiel
 		r.Field, r.Size, r.Limit = "rows", int64(len(rows)), AppendRowsMax
 		return nil, r
 	}
-	total := 0
+	total, text := 0, 0
 	g := &group{num: num, rows: make([]groupRow, len(rows))}
 	large := map[int]scanned{}
 	for i, in := range rows {
@@ -109,6 +111,9 @@ func (s *Store) prepareRows(ctx context.Context, num uint32, rows []Row, keyFiel
 		g.rows[i].prepare(num, sc)
 		if len(sc.text) > RowTextBytesMax {
 			large[i] = sc
+			text += previewHead
+		} else if text += len(sc.text); text > AppendTextBytesMax {
+			return nil, tooLarge("rows", int64(text), AppendTextBytesMax)
 		}
 	}
 	g.plain = keyField == "" && len(large) == 0

@@ -47,7 +47,9 @@ func (s *Store) submitAttach(ctx context.Context, c Caller, num uint32, epoch ui
 			return wal.Decision{}
 		}
 		l.pub = was // published, since no change of it is under way
-		return s.accept(l, lsn, b)
+		d := s.accept(l, lsn, b)
+		l.token = c.Writer // the fence has found it to be the one
+		return d
 	})
 	return done, t.Wait(ctx)
 }

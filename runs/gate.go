@@ -16,21 +16,23 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 	}
 	s.mu.RLock()
 	num = s.find(id)
-	var newest uint64
-	if num != 0 {
-		newest = s.view(num).epoch
-	}
-	s.mu.RUnlock()
-	if num == 0 {
-		return 0, 0, unknownRun(id)
-	}
-	epoch = s.epochOf(num, c.Writer, newest)
-	s.mu.RLock()
 	l := s.view(num)
-	pass := l != nil && s.fence(l, c, epoch, ev) == nil
+	pass, newest := false, uint64(0)
+	if l != nil {
+		newest = l.epoch
+		if l.holds(c.Writer) {
+			epoch = newest
+			pass = s.fence(l, c, epoch, ev) == nil
+		}
+	}
 	s.mu.RUnlock()
-	if pass {
+	switch {
+	case newest == 0:
+		return 0, 0, unknownRun(id)
+	case pass:
 		return num, epoch, nil
+	case epoch == 0:
+		epoch = s.epochOf(num, c.Writer, newest)
 	}
 	t := s.decide(wal.Reserved, func(uint64) wal.Decision {
 		l := s.view(num)
@@ -39,6 +41,9 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 		}
 		if r := s.fence(l, c, epoch, ev); r != nil {
 			return l.answer(r)
+		}
+		if s.acc.runs[num] == l {
+			l.token = c.Writer // known from here on
 		}
 		return l.answer(nil)
 	})

@@ -1,6 +1,10 @@
 package runs
 
-import "durafs/cas"
+import (
+	"crypto/subtle"
+
+	"durafs/cas"
+)
 
 // accepted is what accept steps know beyond the index: changes that were given
 // to the log and are not yet behind their barrier. It is dropped when the log
@@ -32,6 +36,24 @@ type live struct {
 	pub *record // the newest published, nil where it was not read
 
 	lastLSN uint64 // of its newest accepted batch; 0: all of it is published
+
+	// token is the writer token of epoch, "" where it was not made: it spares
+	// an active run the making for every request.
+	token string
+}
+
+// newest is the newest accepted record; nil for no run.
+func (l *live) newest() *record {
+	if l == nil {
+		return nil
+	}
+	return l.rec
+}
+
+// holds reports whether a request's token is the one of the present epoch, as
+// far as that is known without making it.
+func (l *live) holds(writer string) bool {
+	return l.token != "" && subtle.ConstantTimeCompare([]byte(writer), []byte(l.token)) == 1
 }
 
 func newAccepted() accepted {
@@ -79,6 +101,9 @@ func (o *overlay[K, V]) reset() {
 // view is the accepted state of a run, nil if there is none. What it returns
 // is the accept step's own until it says commit; mu is held.
 func (s *Store) view(num uint32) *live {
+	if num == 0 {
+		return nil
+	}
 	if l := s.acc.runs[num]; l != nil {
 		return l
 	}

@@ -86,6 +86,9 @@ func (s *Store) Reset() {
 			continue
 		}
 		back.rec, back.pub = l.pub, l.pub
+		if back.epoch == l.epoch {
+			back.token = l.token
+		}
 		s.acc.runs[num] = back
 	}
 }

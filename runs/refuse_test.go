@@ -2,6 +2,7 @@ package runs
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,9 @@ func TestRefusals(t *testing.T) {
 		{"append: key conflict", KeyConflict, func() error { return app(a.c, a.id, "k", `{"k":"2"}`, `{"k":"1","x":2}`) }},
 		{"append: key conflict in the request", KeyConflict, func() error { return app(a.c, a.id, "k", `{"k":"2"}`, `{"k":"2","x":2}`) }},
 		{"append: too many rows", TooLarge, func() error { return app(a.c, a.id, "", make([]string, AppendRowsMax+1)...) }},
+		{"append: too much text", TooLarge, func() error {
+			return app(a.c, a.id, "", slices.Repeat([]string{`{"x":"` + strings.Repeat("x", 60<<10) + `"}`}, 150)...)
+		}},
 		{"append: finished", Finished, func() error { return app(done.c, done.id, "", `{}`) }},
 		{"append: interrupted", AttachRequired, func() error { return app(lost.c, lost.id, "", `{}`) }},
 

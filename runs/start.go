@@ -82,6 +82,7 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	if size := len(b.Body) + stampRunBytes + stampTailBytes; size > wal.BatchBytesMax {
 		return Started{}, true, tooLarge("start", int64(size), wal.BatchBytesMax)
 	}
+	token := s.token(num, rec.epoch, purposeWriter)
 	overtaken := false
 	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
 		if a.keyed() {
@@ -97,7 +98,10 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 		if a.keyed() {
 			s.acc.starts.add(a.key, startKey{body: a.bodyHash, num: num}, lsn)
 		}
-		return s.accept(&live{num: num}, lsn, b)
+		l := &live{num: num}
+		d := s.accept(l, lsn, b)
+		l.token = token
+		return d
 	})
 	if err := t.Wait(ctx); err != nil || overtaken {
 		return Started{}, err != nil, err

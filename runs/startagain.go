@@ -27,6 +27,7 @@ func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Starte
 	raised := rec.next()
 	raised.epoch++
 	b := newBatch(num, raised.entry(num))
+	token := s.token(num, raised.epoch, purposeWriter)
 	epoch, overtaken := uint64(0), false
 	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
 		sk, ok := s.startKey(a.key)
@@ -43,7 +44,9 @@ func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Starte
 			return l.answer(nil)
 		}
 		epoch = raised.epoch
-		return s.accept(l, lsn, b)
+		d := s.accept(l, lsn, b)
+		l.token = token
+		return d
 	})
 	if err := t.Wait(ctx); err != nil || overtaken {
 		return Started{}, err != nil, err

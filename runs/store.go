@@ -148,15 +148,13 @@ func (s *Store) readRecord(p place) (*record, error) {
 func (s *Store) current(num uint32) (*record, error) {
 	s.mu.RLock()
 	l := s.view(num)
+	if l == nil || l.rec != nil {
+		defer s.mu.RUnlock()
+		return l.newest(), nil
+	}
 	c, i := s.index.at(num)
 	at := c.record[i]
 	s.mu.RUnlock()
-	switch {
-	case l == nil:
-		return nil, nil
-	case l.rec != nil:
-		return l.rec, nil
-	}
 	return s.readRecord(at)
 }
 
