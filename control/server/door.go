@@ -76,12 +76,23 @@ func (r *request) admit(kind Socket, rt route, open int64) error {
 		return p
 	case !known:
 		return problem(403, control.CodeNotOwner, "the kernel does not tell who is at the other end of this connection")
+	case r.badWriter():
+		p := problem(400, control.CodeBadHeader, "the header "+control.HeaderWriter+" is there once, with a token in it, or not at all")
+		p.Field = control.HeaderWriter
+		return p
 	case rt.need == needOwner && !c.Owner:
 		return problem(403, control.CodeNotOwner, "this is the owner's: the daemon's own user or root, on control.sock, without a writer token")
 	case rt.need == needWriter && c.Writer == "":
 		return problem(401, control.CodeWriterNeeded, "send the run's writer token, which its start answered, in the header "+control.HeaderWriter)
 	}
 	return nil
+}
+
+// badWriter finds an empty token, which is a variable that was not set rather
+// than the wish to act as an owner, and several.
+func (r *request) badWriter() bool {
+	v := r.Header[control.HeaderWriter]
+	return len(v) > 1 || len(v) == 1 && v[0] == ""
 }
 
 func (r *request) overLimit() bool {
