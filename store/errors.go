@@ -37,7 +37,7 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("%s is damaged: %s; restore this file from a copy, nothing else was touched", e.Path, e.Reason)
+	return fmt.Sprintf("%s is damaged: %s; restore it from a copy, nothing was touched", e.Path, e.Reason)
 }
 
 // FilesystemError says that the store lies where locks or syncs cannot be

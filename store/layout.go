@@ -14,7 +14,9 @@ import (
 
 // The names in a store's directory.
 const (
+	dirMode     = 0o700
 	configName  = "store.json"
+	makingName  = "store.json.making" // store.json, until the store is made
 	lockName    = "LOCK"
 	walName     = "wal"
 	casName     = "cas"
@@ -27,7 +29,7 @@ const (
 var directories = []string{walName, casName, tmpName, lostName}
 
 // ours are the names that an interrupted creation can have left.
-var ours = append([]string{lockName, configName + durable.TmpSuffix, ControlName, AgentName}, directories...)
+var ours = append([]string{lockName, makingName, makingName + durable.TmpSuffix, ControlName, AgentName}, directories...)
 
 // makeRoot makes the store's directory and those above it where they are
 // missing. A directory that exists stays as it is.
@@ -61,11 +63,12 @@ func checkRoot(fsys vfs.FS, dir string) (exists bool, err error) {
 	if slices.Contains(names, configName) {
 		return true, nil
 	}
+	making := slices.Contains(names, makingName)
 	for _, name := range names {
 		if !slices.Contains(ours, name) {
 			return false, &ForeignError{Dir: dir, Name: name}
 		}
-		if name != walName && name != casName {
+		if making || name != walName && name != casName {
 			continue
 		}
 		inside, err := fsys.ReadDir(filepath.Join(dir, name))
@@ -79,30 +82,41 @@ func checkRoot(fsys vfs.FS, dir string) (exists bool, err error) {
 	return false, nil
 }
 
-// create makes an empty store in dir, which is locked. It can be interrupted
-// anywhere and begun again:
+// beginCreation makes what a store needs before its log can be made, and
+// decides who the store is. It can be interrupted anywhere and begun again:
 //
 //	mkdir wal, cas, tmp, lost   each with a sync of dir
-//	store.json                  last: from its rename on the store exists
-func create(fsys vfs.FS, dir string, ck clock.Clock) (config, error) {
+//	store.json.making           who the store is, for whoever goes on after a crash
+//
+// The log is made next, and endCreation comes last. So a store whose log is
+// gone is never taken for a new one.
+func beginCreation(fsys vfs.FS, dir string, ck clock.Clock) (config, error) {
 	if fsys == vfs.OS {
 		// The user's own mkdir left it readable for others.
-		if err := os.Chmod(dir, 0o700); err != nil {
+		if err := os.Chmod(dir, dirMode); err != nil {
 			return config{}, err
 		}
 	}
 	if err := ensureDirectories(fsys, dir); err != nil {
 		return config{}, err
 	}
-	c, err := newConfig(ck.Now())
-	if err != nil {
+	c, err := readConfig(fsys, dir, makingName)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return c, err // an earlier process began
+	}
+	if c, err = newConfig(ck.Now()); err != nil {
 		return config{}, err
 	}
 	b, err := c.encode()
 	if err != nil {
 		return config{}, err
 	}
-	return c, durable.WriteFile(fsys, filepath.Join(dir, configName), b)
+	return c, durable.WriteFile(fsys, filepath.Join(dir, makingName), b)
+}
+
+// endCreation gives store.json its name: from here on the store exists.
+func endCreation(fsys vfs.FS, dir string) error {
+	return durable.Rename(fsys, filepath.Join(dir, makingName), filepath.Join(dir, configName))
 }
 
 func ensureDirectories(fsys vfs.FS, dir string) error {
@@ -114,9 +128,9 @@ func ensureDirectories(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// readConfig reads store.json.
-func readConfig(fsys vfs.FS, dir string) (config, error) {
-	path := filepath.Join(dir, configName)
+// readConfig reads store.json, or what will become it.
+func readConfig(fsys vfs.FS, dir, name string) (config, error) {
+	path := filepath.Join(dir, name)
 	b, err := durable.ReadFile(fsys, path, configBytesMax)
 	if errors.Is(err, durable.ErrTooLarge) {
 		return config{}, &ConfigError{Path: path, Reason: err.Error()}

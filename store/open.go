@@ -67,10 +67,10 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 		return err
 	}
 	if exists {
-		s.config, err = readConfig(s.fs, s.dir)
+		s.config, err = readConfig(s.fs, s.dir, configName)
 		err = errors.Join(err, ensureDirectories(s.fs, s.dir))
 	} else {
-		s.config, err = create(s.fs, s.dir, s.clock)
+		s.config, err = beginCreation(s.fs, s.dir, s.clock)
 	}
 	if err != nil {
 		return err
@@ -96,13 +96,16 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 func (s *Store) openLog(ctx context.Context, opt Options) error {
 	log, found, err := wal.Open(ctx, wal.Options{
 		FS: s.fs, Dir: filepath.Join(s.dir, walName), StoreID: s.config.Store,
-		Clock: s.clock, Log: opt.Log, OnBarrier: onBarrier(opt.OnBarrier),
+		Clock: s.clock, Log: opt.Log, OnBarrier: onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
 	}, s.runs.Replay)
 	if err != nil {
 		return err
 	}
 	s.log = log
 	s.recovery.addLog(found)
+	if s.recovery.Created {
+		return endCreation(s.fs, s.dir)
+	}
 	return nil
 }
 

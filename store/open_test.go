@@ -12,6 +12,7 @@ import (
 
 	"durafs/internal/durable"
 	"durafs/internal/vfs"
+	"durafs/wal"
 )
 
 // mustBe fails the test unless err is a T, and returns it.
@@ -59,6 +60,17 @@ func TestOpenRefusals(t *testing.T) {
 		os.Remove(filepath.Join(dir, configName))
 		_, err := Open(t.Context(), dir, Options{})
 		mustBe[*ConfigError](t, err)
+	})
+	t.Run("log lost", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := openFor(t, vfs.OS, dir).Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		os.RemoveAll(filepath.Join(dir, walName))
+		for range 2 {
+			_, err := Open(t.Context(), dir, Options{})
+			mustBe[*wal.DamageError](t, err)
+		}
 	})
 	t.Run("a file", func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "file")
@@ -202,7 +214,7 @@ func TestCreationIsOneStep(t *testing.T) {
 }
 
 func TestLeftoversOfCreationAreOurs(t *testing.T) {
-	for _, name := range []string{lockName, configName + durable.TmpSuffix} {
+	for _, name := range []string{lockName, makingName + durable.TmpSuffix} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, name), "half")
 		if err := openFor(t, vfs.OS, dir).Close(t.Context()); err != nil {

@@ -106,7 +106,7 @@ func (v *verifier) run(ctx context.Context) error {
 
 // config checks store.json. Without it nothing else can be judged.
 func (v *verifier) config() error {
-	_, err := readConfig(v.opt.FS, v.dir)
+	_, err := readConfig(v.opt.FS, v.dir, configName)
 	var damaged *ConfigError
 	switch {
 	case errors.As(err, &damaged):

@@ -80,7 +80,8 @@ func open(ctx context.Context, opts Options, replay func(Frame) error) (_ *Log, 
 		return nil, rec, err
 	}
 	r := recovery{Log: l, replay: replay, rec: &rec}
-	return l, rec, r.run(ctx)
+	err = r.run(ctx) // fills rec
+	return l, rec, err
 }
 
 func newLog(opts Options) *Log {
@@ -188,6 +189,9 @@ func (r *recovery) loadManifest() error {
 		if _, ok := segmentID(name); ok {
 			return &DamageError{File: manifestNames[0], Reason: "both copies of the manifest are missing, and segments are there"}
 		}
+	}
+	if r.opts.Existing {
+		return &DamageError{File: manifestNames[0], Reason: "both copies of the manifest are missing, and so is the log"}
 	}
 	r.rec.Created = true
 	return r.man.rewrite(newManifestState())

@@ -30,6 +30,9 @@ type Options struct {
 	StoreID [16]byte // written into every file, and checked
 	Clock   clock.Clock
 	Log     *slog.Logger
+	// Existing says that there is a log: where the directory has none, it was
+	// lost, and Open makes no new one but returns *DamageError.
+	Existing bool
 	// SegmentBytesMax is the size that segments grow to; 0 is 64 MiB or a 32nd
 	// of the file system. Below 2 MiB it also bounds batches: tests only.
 	SegmentBytesMax int64
