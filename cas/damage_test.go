@@ -41,7 +41,7 @@ func sealedPack(t *testing.T) (l *fakeLedger, dir string, refs []Ref, datas [][]
 func verify(t testing.TB, dir string, packs []Pack, deep bool) []Finding {
 	t.Helper()
 	var found []Finding
-	if _, err := Verify(t.Context(), vfs.OS, dir, packs, deep, func(f Finding) { found = append(found, f) }); err != nil {
+	if _, err := Verify(t.Context(), vfs.OS, dir, packs, deep, nil, func(f Finding) { found = append(found, f) }); err != nil {
 		t.Fatal(err)
 	}
 	return found

@@ -43,7 +43,13 @@ type Summary struct {
 // sealed it checks what is there, and takes an unfinished end for what it is.
 // Each finding is reported once. The error is ctx's, or why dir could not be
 // read at all.
-func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep bool, report func(Finding)) (Summary, error) {
+//
+// sound, if not nil, is called with the id of each record that checks: what
+// refers to an id that it was not called with refers to nothing.
+func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep bool, sound func(ID), report func(Finding)) (Summary, error) {
+	if sound == nil {
+		sound = func(ID) {}
+	}
 	codec, err := newBodyCodec(nil)
 	if err != nil {
 		return Summary{}, err
@@ -56,7 +62,7 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep boo
 		files: newFileCache(fsys, openFilesMax), cache: newChunkCache(cacheBytesMax)}
 	s.buffers.New = func() any { return newBuffer() }
 	defer s.files.close()
-	v := &verifier{s: s, ctx: ctx, deep: deep, report: report}
+	v := &verifier{s: s, ctx: ctx, deep: deep, sound: sound, report: report}
 	packs = slices.Clone(packs)
 	slices.SortFunc(packs, func(a, b Pack) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, l := range packs {
@@ -78,6 +84,7 @@ type verifier struct {
 	s      *Store // only its reading half is set up
 	ctx    context.Context
 	deep   bool
+	sound  func(ID)
 	report func(Finding)
 	sum    Summary
 }
@@ -163,6 +170,7 @@ func (v *verifier) records(p *pack, f vfs.File) (entries []entry, err error) {
 		default:
 			v.sum.Records++
 			entries = append(entries, w.entry())
+			v.sound(w.hdr.ID)
 			if v.deep {
 				v.record(p, w)
 			}

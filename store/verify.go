@@ -9,6 +9,7 @@ import (
 
 	"durafs/cas"
 	"durafs/internal/vfs"
+	"durafs/runs"
 	"durafs/wal"
 )
 
@@ -57,7 +58,8 @@ type Verified struct {
 }
 
 // Verify checks every header, frame, record and footer of the store in dir,
-// and the hashes of what is sealed, and reports each piece of damage. It writes
+// the hashes of what is sealed, and that every payload which the log refers to
+// is in a pack, and reports each piece of damage. It writes
 // nothing and takes no lock: it may run beside a daemon that has the store
 // open.
 //
@@ -66,7 +68,7 @@ func Verify(ctx context.Context, dir string, opt VerifyOptions, report func(Find
 	if opt.FS == nil {
 		opt.FS = vfs.OS
 	}
-	v := verifier{dir: dir, opt: opt, report: report}
+	v := verifier{dir: dir, opt: opt, report: report, wanted: map[cas.ID]reference{}}
 	err := v.run(ctx)
 	return v.sum, err
 }
@@ -76,6 +78,8 @@ type verifier struct {
 	opt    VerifyOptions
 	report func(Finding)
 	sum    Verified
+	// wanted are the payloads that the log refers to and that were not found.
+	wanted map[cas.ID]reference
 }
 
 func (v *verifier) run(ctx context.Context) error {
@@ -84,24 +88,78 @@ func (v *verifier) run(ctx context.Context) error {
 		return err
 	}
 	v.progress("the log")
-	log, err := wal.Verify(ctx, v.opt.FS, filepath.Join(v.dir, walName), func(f wal.Finding) {
-		v.add(Finding{File: v.name(walName, f.File), Offset: f.Offset, LSNFrom: f.LSNFrom, LSNTo: f.LSNTo, Reason: f.Reason})
-	})
-	v.sum.Segments, v.sum.Batches, v.sum.Bytes = log.Segments, log.Batches, log.Bytes
+	packs, err := v.log(ctx)
 	if err != nil {
 		return err
 	}
 	v.progress("the packs")
-	packs, err := cas.Verify(ctx, v.opt.FS, filepath.Join(v.dir, casName), casPacks(log.Packs), v.opt.Deep, func(f cas.Finding) {
+	if err := v.packs(ctx, packs); err != nil {
+		return err
+	}
+	v.missing(packs)
+	return nil
+}
+
+// log checks the log, notes what it refers to, and tells which packs there
+// are.
+func (v *verifier) log(ctx context.Context) ([]cas.Pack, error) {
+	log, err := wal.Verify(ctx, v.opt.FS, filepath.Join(v.dir, walName), v.batch, func(f wal.Finding) {
+		v.add(Finding{File: v.name(walName, f.File), Offset: f.Offset, LSNFrom: f.LSNFrom, LSNTo: f.LSNTo, Reason: f.Reason})
+	})
+	v.sum.Segments, v.sum.Batches, v.sum.Bytes = log.Segments, log.Batches, log.Bytes
+	return casPacks(log.Packs), err
+}
+
+// batch notes the payloads that a batch refers to.
+func (v *verifier) batch(f wal.Frame) error {
+	file := filepath.Join(walName, fmt.Sprintf("%010d.seg", f.Pos.Segment))
+	refs, err := runs.References(f.Payload)
+	if err != nil {
+		v.add(Finding{File: file, Offset: int64(f.Pos.Offset), LSNFrom: f.LSN, LSNTo: f.LSN, Reason: err.Error()})
+	}
+	for _, r := range refs {
+		v.wanted[r.ID] = reference{pack: r.Hint.Pack, lsn: f.LSN, file: file, offset: int64(f.Pos.Offset)}
+	}
+	return nil
+}
+
+func (v *verifier) packs(ctx context.Context, packs []cas.Pack) error {
+	sound := func(id cas.ID) { delete(v.wanted, id) }
+	sum, err := cas.Verify(ctx, v.opt.FS, filepath.Join(v.dir, casName), packs, v.opt.Deep, sound, func(f cas.Finding) {
 		found := Finding{File: v.name(casName, f.File), Offset: f.Offset, Reason: f.Reason}
 		if f.ID != (cas.ID{}) {
 			found.ID = f.ID.String()
 		}
 		v.add(found)
 	})
-	v.sum.Packs, v.sum.Records = packs.Packs, packs.Records
-	v.sum.Bytes += packs.Bytes
+	v.sum.Packs, v.sum.Records = sum.Packs, sum.Records
+	v.sum.Bytes += sum.Bytes
 	return err
+}
+
+// missing reports the payloads that no pack holds. Those in packs that were
+// begun since the list was read are not looked at.
+func (v *verifier) missing(packs []cas.Pack) {
+	var last uint32
+	for _, p := range packs {
+		last = max(last, p.Seq)
+	}
+	for id, r := range v.wanted {
+		if r.pack <= last {
+			v.add(Finding{
+				File: r.file, Offset: r.offset, LSNFrom: r.lsn, LSNTo: r.lsn, ID: id.String(),
+				Reason: "the log refers to a payload that no pack holds",
+			})
+		}
+	}
+}
+
+// reference is where in the log a payload is referred to.
+type reference struct {
+	pack   uint32
+	lsn    uint64
+	file   string
+	offset int64
 }
 
 // config checks store.json. Without it nothing else can be judged.

@@ -257,7 +257,7 @@ func TestLaterVersion(t *testing.T) {
 		if _, _, err := Open(ctx, testOptions(disk, "/wal"), func(Frame) error { return nil }); !errors.As(err, &future) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := Verify(ctx, disk, "/wal", func(Finding) {}); !errors.As(err, &future) {
+		if _, err := Verify(ctx, disk, "/wal", nil, func(Finding) {}); !errors.As(err, &future) {
 			t.Errorf("%s: Verify: %v", name, err)
 		}
 		disk = written(t)

@@ -41,8 +41,15 @@ const verifyRounds = 8
 // a later frame calls durable.
 //
 // The error is for what could not be checked; damage is reported instead.
-func Verify(ctx context.Context, fsys vfs.FS, dir string, report func(Finding)) (Summary, error) {
-	v := verifier{ctx: ctx, fs: fsys, dir: dir, report: report}
+//
+// each, if not nil, is given the batches that check, for the caller to look
+// into; beside an open log some may come more than once. Its error ends Verify
+// and is returned.
+func Verify(ctx context.Context, fsys vfs.FS, dir string, each func(Frame) error, report func(Finding)) (Summary, error) {
+	if each == nil {
+		each = func(Frame) error { return nil }
+	}
+	v := verifier{ctx: ctx, fs: fsys, dir: dir, each: each, report: report}
 	err := v.run()
 	return v.sum, err
 }
@@ -51,6 +58,7 @@ type verifier struct {
 	ctx     context.Context
 	fs      vfs.FS
 	dir     string
+	each    func(Frame) error
 	report  func(Finding)
 	storeID [16]byte
 	lastID  uint32 // of the segments that are done
@@ -188,8 +196,12 @@ func (v *verifier) frames(f vfs.File, e segEntry) error {
 		switch {
 		case err == nil:
 			v.sum.Bytes += frame.Bytes()
-			if frame.Kind == segment.Batch {
-				v.sum.Batches++
+			if frame.Kind != segment.Batch {
+				continue
+			}
+			v.sum.Batches++
+			if err := v.each(Frame{LSN: frame.LSN, Run: frame.Run, Count: frame.Count, Payload: frame.Payload, Pos: Position{e.ID, uint32(frame.Offset)}}); err != nil {
+				return err
 			}
 		case errors.Is(err, io.EOF):
 			if w.LSN != e.Last {
@@ -225,6 +237,11 @@ func (v *verifier) tail() error {
 		case err == nil:
 			v.sum.Segments += len(s.list)
 			v.sum.Batches += s.batches + uint64(len(s.pending))
+			for _, f := range s.pending {
+				if err := v.each(f); err != nil {
+					return err
+				}
+			}
 			v.sum.Bytes += s.bytes
 			v.sum.Last = s.last
 			for _, n := range s.notes {
@@ -252,7 +269,7 @@ func (v *verifier) scanTail() (*scan, error) {
 	}
 	s := &scan{
 		ctx: v.ctx, fs: v.fs, dir: v.dir, storeID: v.storeID, readOnly: true, last: v.sum.Last,
-		vouched: m.state.high.LSN, deliver: func(Frame) error { return nil }, ends: map[uint32]segEntry{},
+		vouched: m.state.high.LSN, deliver: v.each, ends: map[uint32]segEntry{},
 	}
 	for _, e := range m.state.sortedSegments() {
 		if e.ID > v.lastID {

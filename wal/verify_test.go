@@ -10,7 +10,7 @@ import (
 func findings(t *testing.T, fsys vfs.FS, dir string) ([]Finding, Summary) {
 	t.Helper()
 	var list []Finding
-	sum, err := Verify(ctx, fsys, dir, func(f Finding) { list = append(list, f) })
+	sum, err := Verify(ctx, fsys, dir, nil, func(f Finding) { list = append(list, f) })
 	if err != nil {
 		t.Fatalf("Verify: %v", err)
 	}
