@@ -182,7 +182,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, want := range []string{
 		"\ndurafs_rows_total 1\n", "\ndurafs_healthy 1\n", "\ndurafs_runs{phase=\"running\"} 1\n",
-		"\ndurafs_barrier_seconds_bucket{", "\ndurafs_barrier_batches_sum ", "\ndurafs_requests_total ", "\ndurafs_free_bytes ",
+		"\ndurafs_barrier_seconds_bucket{", "\ndurafs_barrier_batches_sum ", "\ndurafs_requests_total ", "\ndurafs_queue_batches 0\n", "\ndurafs_free_bytes ",
 	} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %q in the metrics", want)

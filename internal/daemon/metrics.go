@@ -83,6 +83,8 @@ func (m *metrics) storeMetrics(d *Daemon) {
 		}
 		return 0
 	})
+	m.gauge("durafs_queue_batches", "Batches that wait for the log's next group commit.", func() float64 { return float64(d.store.Log().Stats().QueueBatches) })
+	m.gauge("durafs_queue_bytes", "Bytes that wait for the log's next group commit.", func() float64 { return float64(d.store.Log().Stats().QueueBytes) })
 	m.registry.MustRegister(&statusCollector{d: d})
 }
 
