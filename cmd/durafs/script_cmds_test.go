@@ -122,7 +122,7 @@ func (p *daemonProcess) cleanUp(work string) {
 func scriptEnv(ts *testscript.TestScript) []string {
 	env := os.Environ()
 	for _, name := range []string{
-		"DURAFS_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME", "PATH", "TMPDIR",
+		"DURAFS_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME", "PATH", "TMPDIR", "GORACE",
 	} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
