@@ -57,7 +57,7 @@ func (s *Store) AppendStart(ctx context.Context, c Caller, id string, rows []Row
 	}
 	return func(ctx context.Context) (Appended, error) {
 		if err := t.Wait(ctx); err != nil {
-			return Appended{}, s.lateRows(ctx, num, epoch, rows, g.maybePart(err))
+			return Appended{}, s.lateRows(ctx, num, epoch, rows, g.maybePart(t.LSN() != 0, err))
 		}
 		return g.answer(), nil
 	}, nil
@@ -70,8 +70,8 @@ type group struct {
 	num    uint32
 	rows   []groupRow
 
-	batches int  // how many it was encoded into
-	plain   bool // no row has a key or a body beside the log
+	frames int  // bytes of the log that it was encoded into, at most
+	plain  bool // no row has a key or a body beside the log
 }
 
 type groupRow struct {
@@ -164,7 +164,7 @@ func (s *Store) submitRows(g *group) (t wal.Ticket, done bool) {
 	plan := s.planRows(g)
 	s.mu.RUnlock()
 	batches := plan.batches(g)
-	g.batches = len(batches)
+	g.frames = framesBytes(batches)
 	done = true
 	t = s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
 		l := s.view(g.num)
@@ -192,14 +192,24 @@ func (s *Store) submitRows(g *group) (t wal.Ticket, done bool) {
 	return t, done
 }
 
-// maybePart tells the truth about a group of several batches, which may have
-// had several barriers, when one of them was refused.
-func (g *group) maybePart(err error) error {
+// maybePart tells the truth about a group that may have had several barriers,
+// when one of them was refused. What fits into one group of the log was
+// refused as a whole, and what was not accepted was never there.
+func (g *group) maybePart(accepted bool, err error) error {
 	var full *wal.NoSpaceError
-	if g.batches > 1 && (errors.Is(err, wal.ErrRefused) || errors.As(err, &full)) {
+	if accepted && g.frames > wal.GroupBytesMax && (errors.Is(err, wal.ErrRefused) || errors.As(err, &full)) {
 		return fmt.Errorf("%w; the first of the rows may have been kept (%w)", wal.ErrUnknown, err)
 	}
 	return err
+}
+
+// framesBytes bounds what batches of one run take in the log.
+func framesBytes(batches []*wal.Batch) (n int) {
+	const frameOverheadMax = 64 // header and padding
+	for _, b := range batches {
+		n += len(b.Body) + stampRunBytes + stampTailBytes + frameOverheadMax
+	}
+	return n
 }
 
 func (g *group) answer() Appended {

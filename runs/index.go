@@ -148,6 +148,12 @@ func (x *index) idBytes(num uint32) []byte {
 	return id
 }
 
+// startedBy is the uid that started a run.
+func (x *index) startedBy(num uint32) uint32 {
+	c, i := x.at(num)
+	return c.uid[i]
+}
+
 func (x *index) id(num uint32) string { return textID(x.idBytes(num)) }
 
 // admit enters a run.

@@ -147,7 +147,7 @@ func (s *Store) firstRecord(a *starting) *record {
 	rec := &record{
 		revision: 1, epoch: 1, uid: a.caller.UID, phase: Running,
 		ID: r.ID, BootID: s.bootID, LeaseMS: r.Lease.Milliseconds(), Class: classNone,
-		Labels: s.inherited(r.Parent, r.Labels), Parent: r.Parent,
+		Labels: s.inherited(a.caller, r.Parent, r.Labels), Parent: r.Parent,
 		Preview: taskPreview(r.Task), Binding: r.Binding,
 		Resume: ResumeInfo{Available: r.ResumeRequest != nil}, Target: r.Target,
 	}
@@ -158,8 +158,9 @@ func (s *Store) firstRecord(a *starting) *record {
 }
 
 // inherited are a run's labels and those of its parent that it does not set
-// itself, as far as there is room. Nothing else comes from a parent.
-func (s *Store) inherited(parent string, own Labels) Labels {
+// itself, as far as there is room. Nothing else comes from a parent, and
+// nothing at all from one whose labels the caller could not list.
+func (s *Store) inherited(c Caller, parent string, own Labels) Labels {
 	labels := make(Labels, len(own))
 	for k, v := range own {
 		labels[k] = v
@@ -169,7 +170,7 @@ func (s *Store) inherited(parent string, own Labels) Labels {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if num := s.index.find(parent); num != 0 {
+	if num := s.index.find(parent); num != 0 && (c.Owner || s.index.startedBy(num) == c.UID) {
 		s.index.labels(num, func(k, v []byte) bool {
 			if _, ok := labels[string(k)]; !ok && len(labels) < LabelsMax {
 				labels[string(k)] = string(v)
