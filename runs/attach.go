@@ -46,7 +46,9 @@ func (s *Store) submitAttach(ctx context.Context, c Caller, num uint32, epoch ui
 			done = false
 			return wal.Decision{}
 		}
-		l.pub = was // published, since no change of it is under way
+		if l.lastLSN <= s.published {
+			l.pub = was // no change of it is under way
+		}
 		d := s.accept(l, lsn, b)
 		l.token = c.Writer // the fence has found it to be the one
 		return d

@@ -76,7 +76,10 @@ func (m *model) start(rt *rapid.T, w *world) {
 	case r == nil:
 		m.runs[id] = &modelRun{agent: a, phase: Running, revision: 1, epoch: 1, keys: map[string]string{}, payloads: map[string]string{}}
 		m.order = append([]string{id}, m.order...)
-	case r.phase == Running:
+	case r.phase == Running || r.phase == PausedInterruption:
+		if st.Writer == "" {
+			rt.Fatalf("a start of a run that is %s gives no token", r.phase)
+		}
 		r.old, r.agent = r.agent, a
 		r.revision++
 		r.epoch++

@@ -85,7 +85,9 @@ func (s *Store) Reset() {
 			delete(s.acc.runs, num)
 			continue
 		}
-		back.rec, back.pub = l.pub, l.pub
+		if l.pub != nil && l.pub.revision == back.revision {
+			back.rec, back.pub = l.pub, l.pub
+		}
 		if back.epoch == l.epoch {
 			back.token = l.token
 		}

@@ -31,7 +31,8 @@ const classNone = "read-only"
 // the first time: to the same uid, while the run has made no progress, with a
 // new epoch and its token, so that of two workers with one key the earlier one
 // is fenced; later without a token, so that a restarted agent cannot pass for
-// its former self.
+// its former self. A run that a restart interrupted meanwhile stays so: whoever
+// has the token attaches.
 func (s *Store) Start(ctx context.Context, c Caller, r StartRequest) (Started, error) {
 	if err := checkStart(&r); err != nil {
 		return Started{}, err

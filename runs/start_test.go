@@ -111,10 +111,16 @@ func TestStartAgain(t *testing.T) {
 	}
 	w.reopen()
 	third, err := w.s.Start(ctx, Caller{UID: 7}, req)
-	if err != nil || !third.Replayed || third.Writer != "" || third.Record.ID != cur.id || third.Record.Phase != "paused-interruption" {
+	if err != nil || !third.Replayed || third.Epoch != 3 || third.Record.ID != cur.id || third.Record.Phase != "paused-interruption" {
 		t.Errorf("after a restart: %+v, %v", third, err)
 	}
+	_, err = w.s.Attach(ctx, cur.c, cur.id, AttachRequest{})
+	wantCode(t, err, StaleWriter)
+	cur.c.Writer = third.Writer
+	_, err = cur.append(`{}`)
+	wantCode(t, err, AttachRequired)
 	cur.mustAttach()
+	cur.mustAppend(`{}`)
 	cur.mustSettle("")
 	fourth, err := w.s.Start(ctx, Caller{UID: 7}, req)
 	if err != nil || !fourth.Replayed || fourth.Writer != "" || fourth.Record.Phase != "terminal" {

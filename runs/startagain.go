@@ -40,7 +40,7 @@ func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Starte
 			r := refuse(IdempotencyMismatch, "the Idempotency-Key has begun the run %s with another body", rec.ID)
 			r.Field, r.Holder = "Idempotency-Key", rec.ID
 			return l.answer(r)
-		case l.phase != Running || rec.Progress > 0 || l.uid != a.caller.UID:
+		case !l.phase.waitsForAgent() || rec.Progress > 0 || l.uid != a.caller.UID:
 			return l.answer(nil)
 		}
 		epoch = raised.epoch

@@ -37,6 +37,10 @@ func ParsePhase(s string) (Phase, bool) {
 // active phases belong to an agent of this boot.
 func (p Phase) active() bool { return p == Running || p == Settling || p == CancelRequested }
 
+// waitsForAgent are the phases in which the agent whose start was never
+// answered can still take its run: it runs, or needs no more than an attach.
+func (p Phase) waitsForAgent() bool { return p == Running || p == PausedInterruption }
+
 func (p Phase) sealed() bool { return p == Terminal || p == Cancelled }
 
 // event is what may happen to a run.
