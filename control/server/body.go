@@ -153,11 +153,13 @@ func (r *request) mediaType() string {
 	return t
 }
 
-// header1 reads a header that may be there once.
+// header1 reads a header that may be there once. One that is there and empty
+// is a variable that was not set rather than the wish to go without a
+// condition or a key.
 func (r *request) header1(name string) (string, error) {
 	h := r.Header.Values(name)
-	if len(h) > 1 {
-		p := problem(http.StatusBadRequest, control.CodeBadHeader, "the header "+name+" is there more than once")
+	if len(h) > 1 || len(h) == 1 && h[0] == "" {
+		p := problem(http.StatusBadRequest, control.CodeBadHeader, "the header "+name+" is there once, with something in it, or not at all")
 		p.Field = name
 		return "", p
 	}

@@ -9,6 +9,9 @@ import (
 	"durafs/control"
 )
 
+// fieldShownMax bounds what of a document is shown in a problem.
+const fieldShownMax = 200
+
 var rawType = reflect.TypeFor[json.RawMessage]()
 
 // decode reads the one JSON object b into v, a pointer to a struct, strictly
@@ -26,11 +29,12 @@ func decode(b []byte, v any) *control.Problem {
 	}
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &kind) {
-		p := problem(400, control.CodeBadField, fmt.Sprintf("%q takes another kind of value than a JSON %s", kind.Field, kind.Value))
-		p.Field = kind.Field
+		field := bounded(kind.Field, fieldShownMax)
+		p := problem(400, control.CodeBadField, fmt.Sprintf("%q takes another kind of value than a JSON %s", field, bounded(kind.Value, fieldShownMax)))
+		p.Field = field
 		return p
 	}
-	return problem(400, control.CodeBadField, err.Error())
+	return problem(400, control.CodeBadField, bounded(err.Error(), fieldShownMax))
 }
 
 func scanProblem(e *scanError) *control.Problem {
@@ -48,7 +52,7 @@ func scanProblem(e *scanError) *control.Problem {
 		code = control.CodeTooDeep
 	}
 	p := problem(400, code, e.Error())
-	p.Field = bounded(e.field, 200)
+	p.Field = bounded(e.field, fieldShownMax)
 	if e.kind == errDepth {
 		p.Limit = depthMax
 	}

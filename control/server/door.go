@@ -147,8 +147,7 @@ func (r *request) recover() {
 	if v == http.ErrAbortHandler {
 		panic(v)
 	}
-	r.s.stats.panics.Add(1)
-	r.s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	r.panicked(v)
 	if r.began {
 		panic(http.ErrAbortHandler) // a connection that is cut says that the answer is not whole
 	}
@@ -158,4 +157,9 @@ func (r *request) recover() {
 	}
 	r.w.Header().Set("Connection", "close")
 	r.fail(problem(500, code, "the daemon failed at this request; its log has the reason"))
+}
+
+func (r *request) panicked(v any) {
+	r.s.stats.panics.Add(1)
+	r.s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 }

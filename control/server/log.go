@@ -25,13 +25,10 @@ func (r *request) readLog() error {
 	if tail > 0 {
 		from = max(from, info.LastSeq-min(tail, info.LastSeq)+1)
 	}
-	off := int64(0)
-	if from > 1 {
-		if off, err = r.s.runs.LogOffset(ref, from); err != nil {
-			return err
-		}
+	l := &logAnswer{r: r, ref: ref, from: from, generation: info.Generation}
+	if err := l.seek(info); err != nil {
+		return err
 	}
-	l := &logAnswer{r: r, ref: ref, off: off, generation: info.Generation}
 	if !follow {
 		return l.all(info)
 	}
@@ -42,8 +39,23 @@ func (r *request) readLog() error {
 type logAnswer struct {
 	r          *request
 	ref        runs.Ref
-	off        int64 // what was sent up to here
+	from       uint64 // the row to begin with, 0 once off is its offset
+	off        int64  // what was sent up to here
 	generation uint32
+}
+
+// seek finds where the first row begins. As long as neither it nor the one
+// before it is there, nothing is to be sent.
+func (l *logAnswer) seek(info runs.Run) (err error) {
+	switch {
+	case l.from == 0:
+	case l.from > info.LastSeq+1:
+		l.off = info.LogBytes
+	default:
+		l.off, err = l.r.s.runs.LogOffset(l.ref, l.from)
+		l.from = 0
+	}
+	return err
 }
 
 // all sends the log as it is now.
@@ -90,6 +102,9 @@ func (l *logAnswer) follow(info runs.Run, changed <-chan struct{}) error {
 		}
 		changed = l.r.s.runs.Changed(l.ref)
 		info, _ = l.r.s.runs.Info(l.ref)
+		if err := l.seek(info); err != nil {
+			return l.broken(err)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ var (
 
 func (e *scanError) Error() string {
 	if e.field != "" {
-		return fmt.Sprintf("%v: %q (at byte %d)", e.kind, e.field, e.at)
+		return fmt.Sprintf("%v: %q (at byte %d)", e.kind, bounded(e.field, fieldShownMax), e.at)
 	}
 	return fmt.Sprintf("%v (at byte %d)", e.kind, e.at)
 }

@@ -109,7 +109,7 @@ func (s *rowStream) run() error {
 	var appender, writer sync.WaitGroup
 	writer.Go(s.writeAcks)
 	appender.Go(func() {
-		s.appendGroups()
+		s.guarded(s.appendGroups)
 		s.r.readerMayTake() // an ack writer that is stuck gets this long
 		close(s.news)
 		writer.Wait()
@@ -122,6 +122,18 @@ func (s *rowStream) run() error {
 	s.in.close()
 	s.pending.release()
 	return nil
+}
+
+// guarded runs fn, which is not the handler's goroutine: what the door does for
+// a panic of that one is done here.
+func (s *rowStream) guarded(fn func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.r.panicked(v)
+			s.fail(problem(500, control.CodeOutcomeUnknown, "the daemon failed at this request; its log has the reason"), 0)
+		}
+	}()
+	fn()
 }
 
 // last ends the answer: with a status if nothing has been said and nothing was
