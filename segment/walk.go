@@ -116,7 +116,9 @@ func (w *Walker) follows(h *FrameHeader) error {
 
 // Claims looks at everything from the walk's offset to the end of the range
 // for headers that check, on any boundary, and returns the largest durable
-// among them. found is false when there is none. The walk is over then.
+// among them. found is false when there is none. A header that checks and is
+// from a later version is ErrUnknownFlag: what it claims nobody here can tell.
+// The walk is over then.
 func (w *Walker) Claims() (durable uint64, found bool, err error) {
 	off := w.pos
 	for off+FrameHeaderBytes <= w.end {
@@ -131,6 +133,9 @@ func (w *Walker) Claims() (durable uint64, found bool, err error) {
 				continue
 			}
 			h, err := DecodeFrameHeader(b[i:], w.key, off+i)
+			if errors.Is(err, ErrUnknownFlag) {
+				return durable, found, err
+			}
 			if err != nil {
 				continue
 			}

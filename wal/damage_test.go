@@ -1,20 +1,23 @@
 package wal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
+	"syscall"
 	"testing"
 
+	"durafs/internal/vfs"
 	"durafs/segment"
 )
 
 // mark is one frame of a segment made by hand: its LSN, what it vouches for,
-// and whether it is damaged.
+// and whether it is damaged, or from a later version.
 type mark struct {
 	lsn, durable uint64
-	bad          string // "", "header", "payload", "zero"
+	bad          string // "", "header", "payload", "zero", "later"
 }
 
 // handmade is a disk with a log whose live segments have these frames.
@@ -41,6 +44,8 @@ func handmade(t *testing.T, segments ...[]mark) (*simDisk, Options) {
 				b[at+17] ^= 1
 			case "payload":
 				b[at+50] ^= 1
+			case "later":
+				prev = asLater(b[at:], e.Salt, int64(at))
 			case "zero":
 				clear(b[at:])
 			}
@@ -61,6 +66,17 @@ func handmade(t *testing.T, segments ...[]mark) (*simDisk, Options) {
 	}
 	m.close()
 	return disk, o
+}
+
+// asLater gives a frame a flag that nobody knows yet, and the checksum that
+// goes with it.
+func asLater(frame []byte, salt uint64, off int64) (crc uint32) {
+	le := binary.LittleEndian
+	le.PutUint16(frame[14:], 1)
+	sum := segment.ExtendChecksum(0, le.AppendUint64(le.AppendUint64(nil, salt), uint64(off)))
+	crc = segment.ExtendChecksum(sum, frame[4:segment.FrameHeaderBytes])
+	le.PutUint32(frame, crc)
+	return crc
 }
 
 func TestTornOrRotten(t *testing.T) {
@@ -339,5 +355,32 @@ func TestUnlisted(t *testing.T) {
 	}
 	if disk.names["/wal/0000000090.seg"] == nil {
 		t.Error("the witness was removed")
+	}
+}
+
+// One read that fails is no sign of where the log ends: an open loses nothing
+// by it, whichever read it is.
+func TestEveryReadFails(t *testing.T) {
+	segments := [][]mark{{{1, 0, ""}, {2, 1, ""}}, {{3, 2, ""}}, {}}
+	for n := 1; ; n++ {
+		disk, o := handmade(t, segments...)
+		faulty := vfs.NewFaulty(disk)
+		faulty.Inject(vfs.Fault{Ops: vfs.OpReads, Nth: n, Err: syscall.EIO})
+		o.FS = faulty
+		var r replayed
+		if l, _, err := Open(ctx, o, r.add); err == nil {
+			if len(r.frames) != 3 {
+				t.Fatalf("read %d failed: %v: opened with %d batches", n, faulty.Fired(), len(r.frames))
+			}
+			crash(l)
+		}
+		if len(faulty.Fired()) == 0 {
+			return
+		}
+		if l, _, frames, _ := mustOpen(t, testOptions(disk, "/wal")); len(frames) != 3 {
+			t.Fatalf("after read %d failed: %v: %d batches", n, faulty.Fired(), len(frames))
+		} else {
+			mustClose(t, l)
+		}
 	}
 }

@@ -120,21 +120,24 @@ func loadCopy(fsys vfs.FS, name string, storeID [16]byte, sync bool) (c loadedCo
 }
 
 // walk adds up the frames of a copy, and what those behind the last valid one
-// still claim.
+// still claim. A frame that checks was written whole: where what it says makes
+// no sense, it is not one in flight, and counts as committed.
 func (c *loadedCopy) walk(w *segment.Walker) error {
 	for {
 		f, err := w.Next()
 		if err == nil {
-			err = c.apply(f)
+			if err = c.apply(f); err == nil {
+				continue
+			}
+			c.claims, c.err = f.LSN, err
 		}
-		if err == nil {
-			continue
-		}
-		c.claims = w.Durable
+		c.claims = max(c.claims, w.Durable)
 		if fromLaterVersion(err) {
 			return err
 		}
-		if claims, found, claimsErr := w.Claims(); claimsErr != nil {
+		if claims, found, claimsErr := w.Claims(); fromLaterVersion(claimsErr) {
+			return claimsErr
+		} else if claimsErr != nil {
 			c.err = claimsErr
 		} else if found {
 			c.claims = max(c.claims, claims)
@@ -155,6 +158,9 @@ func (c *loadedCopy) apply(f segment.Frame) error {
 		return &segment.InvalidError{Offset: f.Offset, Reason: "not a frame of a manifest"}
 	}
 	edits, err := parseEdits(f.Payload)
+	if fromLaterVersion(err) {
+		return err
+	}
 	if err != nil || len(edits) == 0 || len(edits) != int(f.Count) {
 		return &segment.InvalidError{Offset: f.Offset, Reason: errBadEdit.Error()}
 	}

@@ -214,13 +214,20 @@ func (e raiseHigh) apply(s *manifestState) error {
 
 var errBadEdit = errors.New("wal: not an edit of the manifest")
 
+// errLaterEdit is an edit of a kind, or with a value, that this version does
+// not know.
+var errLaterEdit = fmt.Errorf("%w: an edit of the manifest", ErrUnknownFlag)
+
 // parseEdits reads edits that were appended one after the other. What it takes
 // appends to the same bytes again.
 func parseEdits(b []byte) ([]edit, error) {
 	var edits []edit
 	for len(b) > 0 {
 		kind := b[0]
-		if kind < kindBegin || int(kind) >= len(editBytes) || len(b) < 1+editBytes[kind] {
+		if kind < kindBegin || int(kind) >= len(editBytes) {
+			return nil, errLaterEdit
+		}
+		if len(b) < 1+editBytes[kind] {
 			return nil, errBadEdit
 		}
 		e, err := parseEdit(kind, b[1:1+editBytes[kind]])
@@ -238,7 +245,7 @@ func parseEdit(kind byte, b []byte) (edit, error) {
 	switch kind {
 	case kindSetSegment:
 		if segState(b[24]) > segSealed {
-			return nil, errBadEdit
+			return nil, errLaterEdit
 		}
 		return setSegment{
 			ID: le.Uint32(b), Generation: le.Uint32(b[4:]), Salt: le.Uint64(b[8:]), Size: int64(le.Uint64(b[16:])),
@@ -248,7 +255,7 @@ func parseEdit(kind byte, b []byte) (edit, error) {
 		return dropSegment(le.Uint32(b)), nil
 	case kindSetPack:
 		if b[12] > 1 {
-			return nil, errBadEdit
+			return nil, errLaterEdit
 		}
 		return setPack{
 			Seq: le.Uint32(b), Nonce: le.Uint64(b[4:]), Sealed: b[12] == 1,

@@ -248,7 +248,10 @@ func (r *recovery) claimsOf(name string) (uint64, error) {
 	}
 	w := segment.NewWalker(f.ReadUncachedAt, segment.NewKey(h.Salt), segment.HeaderBytes, size, 0)
 	claims, _, err := w.Claims()
-	return claims, err
+	if err != nil {
+		return 0, damageAt(name, 0, 0, 0, err)
+	}
+	return claims, nil
 }
 
 // removeSpares removes what an earlier process wrote ahead, and never used.

@@ -294,7 +294,8 @@ func (s *scan) tailEnd(e segEntry, end int64) {
 }
 
 // goesOn tells whether the first segment from i on that has frames begins with
-// the missing LSN.
+// the missing LSN. What could not be read, or is from a later version, is no
+// answer: taken for a no it would end the log here.
 func (s *scan) goesOn(i int) (bool, error) {
 	for ; i < len(s.list); i++ {
 		e := s.list[i]
@@ -307,6 +308,10 @@ func (s *scan) goesOn(i int) (bool, error) {
 		}
 		first, err := w.Next()
 		f.Close()
+		var invalid *segment.InvalidError
+		if err != nil && !errors.As(err, &invalid) && !errors.Is(err, io.EOF) {
+			return false, damageAt(segmentName(e.ID), segment.HeaderBytes, s.last+1, max(s.vouched, s.last+1), err)
+		}
 		return err == nil && first.LSN == s.last+1 && first.Durable == s.last, nil
 	}
 	return false, nil
