@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"durafs/internal/clock"
 	"durafs/internal/durable"
@@ -31,14 +32,16 @@ var directories = []string{walName, casName, tmpName, lostName}
 // ours are the names that an interrupted creation can have left.
 var ours = append([]string{lockName, makingName, makingName + durable.TmpSuffix, ControlName, AgentName}, directories...)
 
-// makeRoot makes the store's directory and those above it where they are
-// missing. A directory that exists stays as it is.
+// makeRoot makes the directory of a store to come and those above it where
+// they are missing. A directory that exists stays as it is, but its name is
+// made durable: an earlier process may have made it and been killed before its
+// sync, and the whole store would go with the name.
 func makeRoot(fsys vfs.FS, dir string) error {
 	if info, err := fsys.Stat(dir); err == nil {
 		if !info.IsDir {
 			return &fs.PathError{Op: "open", Path: dir, Err: errors.New("it is a file, not a directory")}
 		}
-		return nil
+		return syncName(fsys, dir)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -48,6 +51,21 @@ func makeRoot(fsys vfs.FS, dir string) error {
 		}
 	}
 	return durable.EnsureDir(fsys, dir)
+}
+
+// syncName makes the name of a directory durable. Where this process may not
+// look into the directory above, or nothing can be written there, it was not
+// us who made the name.
+func syncName(fsys vfs.FS, dir string) error {
+	above, err := fsys.OpenDir(filepath.Dir(dir))
+	if err == nil {
+		defer above.Close()
+		err = above.Sync()
+	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EINVAL) {
+		return nil
+	}
+	return err
 }
 
 // checkRoot tells whether dir is a store, or may become one. What is neither

@@ -39,11 +39,14 @@ func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := checkRoot(opt.FS, dir); err != nil {
+	exists, err := checkRoot(opt.FS, dir)
+	if err != nil {
 		return nil, err // before anything is made or locked in somebody's directory
 	}
-	if err := makeRoot(opt.FS, dir); err != nil {
-		return nil, err
+	if !exists {
+		if err := makeRoot(opt.FS, dir); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkFilesystem(opt.FS, dir); err != nil && !opt.UnsafeFilesystem {
 		return nil, err

@@ -238,3 +238,24 @@ func list(t *testing.T, dir string) []string {
 	}
 	return names
 }
+
+// A directory that an earlier process made, and was killed before it synced
+// the name, is made durable before the store in it exists.
+func TestRootIsMadeDurable(t *testing.T) {
+	for dir, names := range map[string][]string{"store": {"."}, "a/store": {".", "a"}} {
+		root := t.TempDir()
+		if err := os.Mkdir(filepath.Join(root, strings.SplitN(dir, "/", 2)[0]), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		r := vfs.NewRecorder(vfs.OS, root)
+		if err := openFor(t, r, filepath.Join(root, dir)).Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			err := r.Precedes(vfs.Pattern{Ops: vfs.OpDirSync, Name: name}, vfs.Pattern{Ops: vfs.OpRename, Name: dir + "/" + configName})
+			if err != nil {
+				t.Errorf("%s: %.200s", dir, err)
+			}
+		}
+	}
+}

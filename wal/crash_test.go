@@ -119,6 +119,56 @@ func crashOnce(t *testing.T, m moment, mode int, bodies []string, depth int) (st
 	return states
 }
 
+// TestKilledThenPowerCut kills a process before or after each call, lets
+// another go on with what the page cache has, and then cuts the power: what
+// either acknowledged is there.
+func TestKilledThenPowerCut(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		for n := 1; ; n++ {
+			disk := newSimDisk(uint64(n))
+			what := ""
+			disk.onCall = func(i int, op, name string) simFault {
+				if i < n {
+					return simFault{}
+				}
+				if i == n {
+					what = fmt.Sprintf("killed at call %d: %s %s, done %v", i, op, name, done)
+				}
+				return simFault{syscall.EIO, done && i == n} // it makes no further call
+			}
+			var log []string
+			if l, _, err := Open(ctx, testOptions(disk, "/wal"), func(Frame) error { return nil }); err == nil {
+				l.Start(&recorder{})
+				for _, b := range numbered(1, 20, 900) {
+					if submit(l, b).Wait(ctx) == nil {
+						log = append(log, b)
+					}
+				}
+				l.Close(ctx)
+			}
+			if what == "" {
+				return
+			}
+			disk.onCall = nil
+			l, _, frames, _ := mustOpen(t, testOptions(disk, "/wal"))
+			if len(frames) > len(log) { // what was in flight
+				log = append(log, string(frames[len(log)].Payload))
+			}
+			checkBodies(t, frames, log)
+			log = append(log, "of the second")
+			mustAppend(t, l, "of the second")
+			crash(l)
+			for mode := range crashModes {
+				l, _, frames, _ := mustOpen(t, testOptions(disk.crash(mode, uint64(n)), "/wal"))
+				if checkBodies(t, frames, log); t.Failed() {
+					t.Fatal(what)
+				}
+				crash(l)
+			}
+		}
+	}
+}
+
 func checkPrefix(t *testing.T, frames []Frame, bodies []string, m moment) {
 	t.Helper()
 	if len(frames) < m.acked {

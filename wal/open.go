@@ -113,17 +113,18 @@ func (l *Log) release() {
 	l.dirf.Close()
 }
 
-// makeDir makes the log's directory, durably, if it is missing.
+// makeDir makes the log's directory if it is missing, durably. One that exists
+// is made durable too: who made it may have been killed before its sync.
 func makeDir(fsys vfs.FS, dir string) error {
-	if _, err := fsys.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	parent, err := fsys.OpenDir(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
-	if err := fsys.Mkdir(dir); err != nil {
+	if _, err = fsys.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		err = fsys.Mkdir(dir)
+	}
+	if err != nil {
 		return err
 	}
 	return parent.Sync()

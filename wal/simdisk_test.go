@@ -115,6 +115,7 @@ func (d *simDisk) crash(mode int, seed uint64) *simDisk {
 			names[op.to] = op.file
 		}
 	}
+	maps.DeleteFunc(names, func(name string, _ *simFile) bool { return names[filepath.Dir(name)] == nil })
 	c := newSimDisk(seed)
 	seen := map[*simFile]*simFile{}
 	for _, n := range slices.Sorted(maps.Keys(names)) {
