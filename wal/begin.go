@@ -24,17 +24,16 @@ func (r *recovery) begin() error {
 	if err != nil {
 		return err
 	}
-	if err := r.activate(f, e.ID, e.Salt, carried); err != nil {
-		f.Close()
-		return err
+	if err = r.activate(f, e.ID, e.Salt, carried); err == nil {
+		err = r.man.rewrite(r.next(e))
 	}
-	if err := r.man.rewrite(r.next(e)); err != nil {
-		f.Close()
+	if err != nil {
+		r.abandon(f, e.ID, err)
 		return err
 	}
 	// The commit point. From here on the new list counts.
 	r.install(e, &active{newSegFile(e), f}, end, prev)
-	return r.removeUnlisted()
+	return r.removeUnlisted(r.man.state)
 }
 
 // carry lays out the batches that nothing vouches for as the first frames of

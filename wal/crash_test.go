@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"durafs/internal/vfs"
+	"durafs/segment"
 )
 
 // moment is a disk just before one of its calls, and what was acknowledged by
@@ -235,6 +238,9 @@ func failRun(t *testing.T, bodies []string, n int, fault simFault) int {
 		}
 	}
 	disk.mu.Lock()
+	if disk.open != 0 {
+		t.Fatalf("%s: %d descriptors are still open", what, disk.open)
+	}
 	calls := disk.calls
 	cut := disk.clone()
 	disk.onCall = nil
@@ -271,5 +277,71 @@ func failReopen(t *testing.T, d *simDisk, log []string, unknown int, what string
 		log, unknown = append(log[:len(r.frames):len(r.frames)], "one more"), 0
 		mustAppend(t, l, "one more")
 		crash(l)
+	}
+}
+
+// An open that finds no space leaves nothing behind that needs more of it than
+// before, however often it is tried.
+func TestFailedOpenLeavesNothing(t *testing.T) {
+	for n := 1; ; n++ {
+		disk := written(t)
+		before := len(disk.names)
+		for try := range 3 {
+			faulty := vfs.NewFaulty(disk)
+			faulty.Inject(vfs.Fault{Ops: vfs.OpCreate | vfs.OpWrite, Nth: n, Sticky: true, Err: syscall.ENOSPC})
+			l, _, err := Open(ctx, testOptions(faulty, "/wal"), func(Frame) error { return nil })
+			if err == nil && try == 0 {
+				crash(l)
+				return
+			}
+			var space *NoSpaceError
+			if !errors.As(err, &space) {
+				t.Fatalf("write or create %d, try %d: %v", n, try, err)
+			}
+			if len(disk.names) > before {
+				t.Fatalf("write or create %d, try %d: left behind: %s", n, try, disk.dump())
+			}
+		}
+		l, _, frames, _ := mustOpen(t, testOptions(disk, "/wal"))
+		checkBodies(t, frames, numbered(1, 60, 900))
+		mustClose(t, l)
+	}
+}
+
+// Close gives back every descriptor: also of a segment that a write failed on,
+// also those that a reader is still using, and a read that comes later opens
+// none.
+func TestCloseLeavesNothingOpen(t *testing.T) {
+	disk := newSimDisk(1)
+	l, _, _, _ := mustOpen(t, testOptions(disk, "/wal"))
+	mustAppend(t, l, "1")
+	pos := Position{l.writer.seg.id, segment.HeaderBytes}
+	if _, _, err := l.ReadBatch(pos, nil); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.ready != nil })
+	disk.mu.Lock()
+	next := disk.calls + 1
+	disk.onCall = func(n int, _, _ string) simFault {
+		if n == next {
+			return simFault{err: syscall.EIO}
+		}
+		return simFault{}
+	}
+	disk.mu.Unlock()
+	if err := submit(l, "2").Wait(ctx); !errors.Is(err, ErrRefused) {
+		t.Fatal(err)
+	}
+	seg, _ := l.files.find(pos.Segment)
+	if _, err := l.files.acquire(seg); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, l)
+	l.files.release(seg)
+	if _, _, err := l.ReadBatch(pos, nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("a read after Close: %v", err)
+	}
+	if disk.open != 0 {
+		t.Errorf("%d descriptors are still open", disk.open)
 	}
 }

@@ -64,6 +64,7 @@ type files struct {
 	mu     sync.Mutex
 	opened []*segFile
 	tick   uint64
+	closed bool
 }
 
 func newFiles(fsys vfs.FS, path func(string) string) *files {
@@ -103,10 +104,13 @@ func (t *files) find(id uint32) (s, next *segFile) {
 }
 
 // acquire opens a segment for reading, or joins those who read it already. The
-// caller calls release when it is done.
+// caller calls release when it is done. After close it is ErrClosed.
 func (t *files) acquire(s *segFile) (vfs.File, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.closed {
+		return nil, ErrClosed
+	}
 	if s.f == nil {
 		f, err := t.fs.Open(t.path(s.name))
 		if err != nil {
@@ -125,6 +129,9 @@ func (t *files) release(s *segFile) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.refs--
+	if t.closed {
+		t.closeUnused()
+	}
 	t.evict()
 }
 
@@ -147,10 +154,15 @@ func (t *files) evict() {
 	}
 }
 
-// close closes all descriptors that nobody uses.
+// close closes all descriptors, those in use when they are released.
 func (t *files) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.closed = true
+	t.closeUnused()
+}
+
+func (t *files) closeUnused() {
 	for _, s := range t.opened {
 		if s.refs == 0 {
 			s.f.Close()

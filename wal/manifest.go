@@ -244,15 +244,14 @@ func (m *manifest) writeCopy(tmp string, frames [][]edit, base uint64) (c manife
 	if c.f, err = m.fs.Create(tmp); err != nil {
 		return c, err
 	}
-	if n, err := c.f.WriteAt(b, 0); err != nil || n != len(b) {
-		c.f.Close()
-		return c, errors.Join(err, shortWrite(n, len(b)))
+	n, err := c.f.WriteAt(b, 0)
+	if err = errors.Join(err, shortWrite(n, len(b))); err == nil {
+		err = c.f.Datasync()
 	}
-	if err := c.f.Datasync(); err != nil {
-		c.f.Close()
-		return c, err
+	if err != nil {
+		m.discard([]manifestCopy{c})
 	}
-	return c, nil
+	return c, err
 }
 
 func shortWrite(n, want int) error {

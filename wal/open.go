@@ -35,8 +35,8 @@ type Recovery struct {
 
 // Open opens the log in a directory, which must be locked against others, and
 // replays every batch in the order of LSNs; the frame's payload is replay's
-// until it returns. An error of replay is returned as it is, and nothing was
-// changed. Damage is a *DamageError, a file from a later version
+// until it returns. An error of replay is returned as it is, and nothing that
+// the manifest lists was changed. Damage is a *DamageError, a file from a later version
 // *FutureVersionError or ErrUnknownFlag; a full disk *NoSpaceError.
 //
 // Nothing that an earlier process wrote is appended to. In this order:
@@ -44,11 +44,12 @@ type Recovery struct {
 //	fsync directory, fdatasync   of the manifest and of what is not sealed:
 //	                             what is believed below is on disk
 //	read, decide, replay
+//	unlink                       what an earlier process left and never listed
 //	new segment                  with the batches that nothing vouches for yet,
 //	                             synced under its own name
 //	MANIFEST                     one step: the new one is live, the old ones
 //	                             end where they were found to end
-//	unlink                       what is not listed
+//	unlink                       what is not listed any more
 //
 // Truncating what is ended is left to the sealer. A crash at any point leaves
 // either the old list or the new one; opening again gives the same batches.
@@ -103,7 +104,7 @@ func (l *Log) release() {
 	if l.man != nil {
 		l.man.close()
 	}
-	if l.writer.seg != nil && !l.writer.dead {
+	if l.writer.seg != nil {
 		l.writer.seg.f.Close()
 	}
 	if l.ready != nil {
@@ -159,7 +160,11 @@ func (r *recovery) run(ctx context.Context) error {
 	if err := r.checkUnlisted(); err != nil {
 		return err
 	}
+	// The space of remains may be what the new segment needs.
 	if err := r.removeSpares(); err != nil {
+		return err
+	}
+	if err := r.removeUnlisted(r.old); err != nil {
 		return err
 	}
 	if err := r.begin(); err != nil {
@@ -267,12 +272,13 @@ func (r *recovery) removeSpares() error {
 	return nil
 }
 
-// removeUnlisted unlinks segments that the manifest does not list (any more).
-func (r *recovery) removeUnlisted() error {
+// removeUnlisted unlinks segments that the manifest, in this state, does not
+// list.
+func (r *recovery) removeUnlisted(in manifestState) error {
 	removed := false
 	for _, name := range r.names {
 		id, ok := segmentID(name)
-		if _, listed := r.man.state.segments[id]; !ok || listed {
+		if _, listed := in.segments[id]; !ok || listed {
 			continue
 		}
 		if err := r.fs.Remove(r.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ const readBytesFirst = 4 << 10
 // promise that a frame is there). Payload is Body and Stamp together, and may
 // alias buf. A frame that does not check is a *DamageError.
 //
-// Where no frame is durable yet it returns ErrEnd. A position behind the last
+// Where no frame is durable yet it returns ErrEnd, and after Close ErrClosed. A position behind the last
 // frame of a segment that will not grow stands for the first of the next one;
 // Frame.Pos tells where the frame was.
 func (l *Log) ReadBatch(pos Position, buf []byte) (b Frame, next Position, err error) {
@@ -49,6 +49,9 @@ func (l *Log) ReadBatch(pos Position, buf []byte) (b Frame, next Position, err e
 // readFrame reads and checks one frame below the segment's end.
 func (l *Log) readFrame(seg *segFile, off int64, buf []byte) (segment.FrameHeader, []byte, error) {
 	f, err := l.files.acquire(seg)
+	if errors.Is(err, ErrClosed) {
+		return segment.FrameHeader{}, nil, err
+	}
 	if err != nil {
 		return segment.FrameHeader{}, nil, damageAt(seg.name, off, 0, 0, err)
 	}

@@ -25,6 +25,7 @@ type simDisk struct {
 	kept  map[string]*simFile // as they are durable
 	ops   []simOp             // changes of names that are not
 	calls int
+	open  int // files and directories that are open
 	// onCall, if set, is called before each call that changes something, with
 	// its number, and may fail it.
 	onCall func(n int, op, name string) simFault
@@ -207,6 +208,7 @@ func (d *simDisk) Create(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.open++
 	return &simHandle{d: d, f: f, name: name}, nil
 }
 
@@ -217,6 +219,7 @@ func (d *simDisk) Open(name string) (vfs.File, error) {
 	if f == nil {
 		return nil, notThere("open", name)
 	}
+	d.open++
 	return &simHandle{d: d, f: f, name: name}, nil
 }
 
@@ -228,6 +231,7 @@ func (d *simDisk) OpenDir(name string) (vfs.Dir, error) {
 	if d.names[name] == nil {
 		return nil, notThere("opendir", name)
 	}
+	d.open++
 	return &simDir{d, name}, nil
 }
 
@@ -305,7 +309,14 @@ type simDir struct {
 	name string
 }
 
-func (s *simDir) Close() error { return nil }
+func (s *simDir) Close() error { return s.d.closed() }
+
+func (d *simDisk) closed() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open--
+	return nil
+}
 
 func (s *simDir) Sync() error {
 	s.d.mu.Lock()
@@ -338,7 +349,7 @@ type simHandle struct {
 }
 
 func (h *simHandle) Name() string                   { return h.name }
-func (h *simHandle) Close() error                   { return nil }
+func (h *simHandle) Close() error                   { return h.d.closed() }
 func (h *simHandle) WriteBehind(int64, int64) error { return nil }
 
 func (h *simHandle) Size() (int64, error) {

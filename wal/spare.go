@@ -99,6 +99,17 @@ func (l *Log) activate(f vfs.File, id uint32, salt uint64, carried []byte) error
 	return nil
 }
 
+// abandon gives back the space of a segment that could not be made, unless the
+// manifest may list it. What cannot be removed the next open removes.
+func (l *Log) abandon(f vfs.File, id uint32, why error) {
+	f.Close()
+	if errors.Is(why, ErrPoisoned) {
+		return
+	}
+	l.fs.Remove(l.path(spareName(id)))
+	l.fs.Remove(l.path(segmentName(id)))
+}
+
 // errDirSync is a directory whose names are not certain any more.
 var errDirSync = errors.New("wal: directory could not be synced")
 
@@ -115,17 +126,11 @@ func (l *Log) prepare(pause func(int64) error) (*active, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.activate(f, e.ID, e.Salt, nil); err != nil {
-		f.Close()
-		l.fs.Remove(l.path(spareName(e.ID)))
-		l.fs.Remove(l.path(segmentName(e.ID)))
-		return nil, err
+	if err = l.activate(f, e.ID, e.Salt, nil); err == nil {
+		err = l.man.commit(setSegment(e))
 	}
-	if err := l.man.commit(setSegment(e)); err != nil {
-		f.Close()
-		if !errors.Is(err, ErrPoisoned) { // else the manifest may list it
-			l.fs.Remove(l.path(segmentName(e.ID)))
-		}
+	if err != nil {
+		l.abandon(f, e.ID, err)
 		return nil, err
 	}
 	l.made++
