@@ -42,9 +42,15 @@ func (f *osFile) Datasync() error {
 }
 
 func (f *osFile) WriteBehind(off, n int64) error {
-	return call(f.File, "sync_file_range", func(fd int) error {
+	err := call(f.File, "sync_file_range", func(fd int) error {
 		return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
 	})
+	for _, cannot := range []error{unix.ENOSYS, unix.EOPNOTSUPP, unix.EINVAL, unix.ESPIPE} {
+		if errors.Is(err, cannot) {
+			return nil // nothing was promised
+		}
+	}
+	return err
 }
 
 // call makes a system call on the file's descriptor and names it in the error.

@@ -72,7 +72,7 @@ type File interface {
 	Datasync() error
 	// WriteBehind starts writing back n bytes at off without waiting for them
 	// (sync_file_range). It promises nothing; it spreads the work of a later
-	// Datasync over time.
+	// Datasync over time. Where the system cannot do that it does nothing.
 	WriteBehind(off, n int64) error
 
 	// Truncate sets the size.
