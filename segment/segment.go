@@ -50,7 +50,7 @@
 //	16  8  LSN
 //	24  8  durable: the highest LSN known durable when this frame was written
 //	32  8  run: the run's dense number, 0 for several
-//	40  4  count of entries
+//	40  4  count of entries; 0 for a pad or a barrier, else at least 1
 //	44  4  prev: the first field of the frame before, 0 for the first frame
 //	48  n  payload
 //	       zeros to the next 8-byte boundary

@@ -275,6 +275,8 @@ func TestWalkFollows(t *testing.T) {
 		"no count, LSN ahead":    {Kind: Barrier, LSN: 2},
 		"vouches for itself":     {Kind: Batch, LSN: 2, Durable: 2, Count: 1},
 		"barrier beyond its LSN": {Kind: Barrier, LSN: 1, Durable: 2},
+		"barrier with a count":   {Kind: Barrier, LSN: 2, Count: 1},
+		"batch without a count":  {Kind: Batch, LSN: 1},
 	} {
 		b := AppendFrame(make([]byte, HeaderBytes), &first, key, HeaderBytes, []byte("x"))
 		if second.Prev == 0 {

@@ -102,6 +102,8 @@ func (w *Walker) follows(h *FrameHeader) error {
 		next++
 	}
 	switch {
+	case (h.Kind == Batch || h.Kind == Manifest) != (h.Count > 0):
+		return &InvalidError{w.pos, "count does not go with the kind"}
 	case h.Prev != w.Prev:
 		return &InvalidError{w.pos, "does not follow the frame before it"}
 	case h.LSN != next && !w.free:

@@ -384,3 +384,38 @@ func TestEveryReadFails(t *testing.T) {
 		}
 	}
 }
+
+// No crash harms a header block, which is synced before the segment is listed.
+// So where one is gone and no frame can be read behind it, the frames are gone
+// too, and there is no telling how many: that is not the end of the log. With
+// frames behind it nothing is lost.
+func TestHeaderAndFramesGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		segments [][]mark
+		harmed   string
+		zeroed   int // bytes
+		lost     uint64
+	}{
+		"the only one":     {[][]mark{{{1, 0, ""}}}, "0000000010.seg", smallSegments, 1},
+		"the second":       {[][]mark{{{1, 0, ""}, {2, 1, ""}}, {{3, 2, ""}}}, "0000000011.seg", smallSegments, 3},
+		"the third":        {[][]mark{{{1, 0, ""}}, {{2, 1, ""}}, {{3, 2, ""}}}, "0000000012.seg", 8192, 3},
+		"the header only":  {[][]mark{{{1, 0, ""}}, {{2, 1, ""}}}, "0000000011.seg", 4096, 0},
+		"one that goes on": {[][]mark{{{1, 0, ""}}, {{2, 1, ""}}}, "0000000010.seg", 4096, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk, o := handmade(t, c.segments...)
+			change(t, disk, "/wal/"+c.harmed, func(b []byte) []byte { clear(b[:c.zeroed]); return b })
+			if c.lost > 0 {
+				if d := wantDamage(t, disk, c.harmed); d.LSNFrom != c.lost {
+					t.Error(d)
+				}
+				return
+			}
+			l, _, frames, rec := mustOpen(t, o)
+			if len(frames) != 2 || len(rec.Notes) == 0 {
+				t.Errorf("%d batches, notes %v", len(frames), rec.Notes)
+			}
+			mustClose(t, l)
+		})
+	}
+}

@@ -42,6 +42,8 @@ type scan struct {
 	bytes   int64
 	notes   []error
 	walker  *segment.Walker
+	// headless are the segments whose header block is damaged.
+	headless map[uint32]bool
 }
 
 // Cut tells what recovery did not keep: the remains of a write that was never
@@ -146,7 +148,13 @@ func (s *scan) check(f vfs.File, e segEntry) (*segment.Walker, error) {
 	switch {
 	case errors.As(err, &invalid):
 		// The manifest knows the salt, so the frames can be read without it.
-		s.notes = append(s.notes, damageAt(name, 0, 0, 0, err))
+		if !s.headless[e.ID] {
+			s.notes = append(s.notes, damageAt(name, 0, 0, 0, err))
+		}
+		if s.headless == nil {
+			s.headless = map[uint32]bool{}
+		}
+		s.headless[e.ID] = true
 	case err != nil:
 		return nil, damageAt(name, 0, 0, 0, err)
 	case h.ID != e.ID || h.Salt != e.Salt:
@@ -243,6 +251,9 @@ func (s *scan) checkEnd(e segEntry, w *segment.Walker, stopped error) error {
 //     full, and its end is just its end.
 //   - Something behind it, here or in a later segment or in the manifest, says
 //     that the missing LSN was durable: rot.
+//   - A segment from here on has neither a header nor a frame that continues
+//     the log: rot. No crash harms a header, which was synced before the
+//     segment was listed, so what is gone with it may have been durable.
 //   - Nothing says so: here is the end of the log. What lies behind it, if
 //     anything, was in flight.
 func (s *scan) liveEnd(i int, e segEntry, w *segment.Walker, bad *segment.InvalidError) (tail bool, err error) {
@@ -272,6 +283,13 @@ func (s *scan) liveEnd(i int, e segEntry, w *segment.Walker, bad *segment.Invali
 	}
 	if d := max(claims, later, s.vouched); d >= missing {
 		return false, &DamageError{File: segmentName(e.ID), Offset: end, LSNFrom: missing, LSNTo: d, Reason: reason}
+	}
+	for j, later := range s.list[i:] {
+		if s.headless[later.ID] && (j > 0 || end == segment.HeaderBytes) {
+			return false, &DamageError{
+				File: segmentName(later.ID), LSNFrom: missing, LSNTo: missing, Reason: "neither the header nor a frame can be read",
+			}
+		}
 	}
 	if found || laterFound || bad != nil && bad.Reason != segment.ReasonZeros && bad.Reason != segment.ReasonNoRoom {
 		s.cut = &Cut{File: segmentName(e.ID), Offset: end, LSN: missing, Reason: reason}
