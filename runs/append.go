@@ -26,7 +26,7 @@ const (
 // whose key is known is not written again but answered as the first time if
 // its body is the same, and refused otherwise. Needs the writer token.
 func (s *Store) Append(ctx context.Context, c Caller, id string, rows []Row, keyField string) (Appended, error) {
-	wait, err := s.AppendStart(ctx, c, id, rows, keyField)
+	wait, err := s.AppendStart(ctx, c, id, rows, keyField, nil)
 	if err != nil {
 		return Appended{}, err
 	}
@@ -35,8 +35,13 @@ func (s *Store) Append(ctx context.Context, c Caller, id string, rows []Row, key
 
 // AppendStart is Append without the wait: the rows are accepted, in the order
 // of the calls, when it returns; wait returns when they are durable. It lets
-// one stream keep many groups in flight. rows is the store's until then.
-func (s *Store) AppendStart(ctx context.Context, c Caller, id string, rows []Row, keyField string) (wait func(context.Context) (Appended, error), err error) {
+// one stream keep several groups on their way: those of one chain (nil for
+// none) never stand behind a gap. rows is the store's until wait has returned
+// for another reason than its context.
+//
+// What needs no barrier to be known (a bad row, a full queue or disk) is
+// refused here, and nothing was accepted then.
+func (s *Store) AppendStart(ctx context.Context, c Caller, id string, rows []Row, keyField string, ch *Chain) (wait func(context.Context) (Appended, error), err error) {
 	num, epoch, err := s.gate(ctx, c, id, evWrite)
 	if err != nil {
 		return nil, s.lateRows(ctx, num, epoch, rows, err)
@@ -45,18 +50,22 @@ func (s *Store) AppendStart(ctx context.Context, c Caller, id string, rows []Row
 	if err != nil {
 		return nil, err
 	}
-	g.caller, g.epoch = c, epoch
+	g.caller, g.epoch, g.chain = c, epoch, ch
 	var t wal.Ticket
-	err = retry(ctx, func() (bool, error) {
-		done := false
-		t, done = s.submitRows(g)
-		return done, nil
+	err = retry(ctx, func() (done bool, err error) {
+		t, done, err = s.submitRows(ctx, g)
+		return done, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (Appended, error) {
-		if err := t.Wait(ctx); err != nil {
+		err := t.Wait(ctx)
+		if err == nil {
+			giveBodies(g.batches)
+			g.batches = nil
+		}
+		if err != nil {
 			return Appended{}, s.lateRows(ctx, num, epoch, rows, g.maybePart(t.LSN() != 0, err))
 		}
 		return g.answer(), nil
@@ -69,9 +78,11 @@ type group struct {
 	epoch  uint64
 	num    uint32
 	rows   []groupRow
+	chain  *Chain
 
-	frames int  // bytes of the log that it was encoded into, at most
-	plain  bool // no row has a key or a body beside the log
+	batches []*wal.Batch
+	frames  int  // bytes of the log that it was encoded into, at most
+	plain   bool // no row has a key or a body beside the log
 }
 
 type groupRow struct {
@@ -158,38 +169,59 @@ func (s *Store) putRowBody(ctx context.Context, num uint32, w *groupRow, sc scan
 }
 
 // submitRows encodes what of the group is new and submits it. Not done: what
-// is new has changed meanwhile.
-func (s *Store) submitRows(g *group) (t wal.Ticket, done bool) {
+// is new has changed meanwhile. An error is the log's own, which did not ask.
+func (s *Store) submitRows(ctx context.Context, g *group) (t wal.Ticket, done bool, err error) {
 	s.mu.RLock()
 	plan := s.planRows(g)
 	s.mu.RUnlock()
 	batches := plan.batches(g)
-	g.frames = framesBytes(batches)
-	done = true
-	t = s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+	g.batches, g.frames = batches, framesBytes(batches)
+	asked, again := false, false
+	t = s.decide(wal.Ordinary, func(lsn uint64) (d wal.Decision) {
+		asked = true
 		l := s.view(g.num)
-		if r := s.fence(l, g.caller, g.epoch, evWrite); r != nil {
-			return l.answer(r)
+		if g.chain != nil && g.chain.cut {
+			return l.answer(errBehindGap)
 		}
 		if now := s.planRows(g); !now.same(plan) {
-			done = false
+			again = true
 			return wal.Decision{}
 		}
-		if plan.refusal != nil {
-			return l.answer(plan.refusal)
+		d = s.acceptRows(g, l, lsn, plan)
+		if d.Err != nil && g.chain != nil {
+			g.chain.cut = true
 		}
-		if l.seq+uint64(plan.fresh) > SeqMax {
-			r := refuse(RunFull, "the run has %d rows, and the limit is %d", l.seq, SeqMax)
-			r.Size, r.Limit = int64(l.seq), SeqMax
-			return l.answer(r)
-		}
-		plan.number(g, l.seq)
-		if len(batches) == 0 {
-			return l.answer(nil)
-		}
-		return s.accept(l, lsn, batches...)
+		return d
 	})
-	return t, done
+	if again || !asked {
+		giveBodies(batches)
+	}
+	if !asked {
+		return t, true, t.Wait(ctx)
+	}
+	return t, !again, nil
+}
+
+// acceptRows is the accept step of a group, whose plan still holds.
+func (s *Store) acceptRows(g *group, l *live, lsn uint64, plan rowPlan) wal.Decision {
+	if r := s.fence(l, g.caller, g.epoch, evWrite); r != nil {
+		return l.answer(r)
+	}
+	if plan.refusal != nil {
+		return l.answer(plan.refusal)
+	}
+	if l.seq+uint64(plan.fresh) > SeqMax {
+		r := refuse(RunFull, "the run has %d rows, and the limit is %d", l.seq, SeqMax)
+		r.Size, r.Limit = int64(l.seq), SeqMax
+		return l.answer(r)
+	}
+	plan.number(g, l.seq)
+	d := l.answer(nil)
+	if len(g.batches) > 0 {
+		d = s.accept(l, lsn, g.batches...)
+	}
+	s.chained(g.chain, l.lastLSN)
+	return d
 }
 
 // maybePart tells the truth about a group that may have had several barriers,

@@ -175,7 +175,7 @@ func TestAppendStartKeepsOrder(t *testing.T) {
 	a := w.start(StartRequest{})
 	var waits []func() error
 	for i := range 200 {
-		wait, err := w.s.AppendStart(ctx, a.c, a.id, rowsOf(fmt.Sprintf(`{"i":%d}`, i)), "")
+		wait, err := w.s.AppendStart(ctx, a.c, a.id, rowsOf(fmt.Sprintf(`{"i":%d}`, i)), "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ type accepted struct {
 	starts  overlay[hash16, startKey]
 	keys    overlay[hash16, keyedRow]
 	names   overlay[hash16, cas.ID] // payloads, by run and name
+	chains  map[*Chain]struct{}     // of streams under way
 	journal uint64                  // LSN of the journal's newest row
 }
 
@@ -58,7 +59,7 @@ func (l *live) holds(writer string) bool {
 
 func newAccepted() accepted {
 	return accepted{
-		runs: map[uint32]*live{}, ids: newOverlay[string, uint32](), starts: newOverlay[hash16, startKey](),
+		runs: map[uint32]*live{}, chains: map[*Chain]struct{}{}, ids: newOverlay[string, uint32](), starts: newOverlay[hash16, startKey](),
 		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, cas.ID](),
 	}
 }

@@ -104,7 +104,7 @@ func (p rowPlan) batches(g *group) []*wal.Batch {
 	add := func(es ...entry) {
 		n := entriesBytes(es)
 		if size > 0 && size+n > rowBatchBytes {
-			batches = append(batches, newBatch(g.num, entries...))
+			batches = append(batches, newRowBatch(g.num, entries))
 			entries, size = nil, 0
 		}
 		entries, size = append(entries, es...), size+n
@@ -118,7 +118,7 @@ func (p rowPlan) batches(g *group) []*wal.Batch {
 			add(w.entry)
 		}
 	}
-	return append(batches, newBatch(g.num, entries...))
+	return append(batches, newRowBatch(g.num, entries))
 }
 
 func (p rowPlan) skips(i int) bool { return p.skip != nil && p.skip[i] != 0 }

@@ -76,6 +76,7 @@ func (s *Store) Reset() {
 	s.acc.keys.reset()
 	s.acc.names.reset()
 	s.acc.journal = s.journal
+	s.cutChains()
 	for num, l := range s.acc.runs {
 		if l.lastLSN <= s.published {
 			continue

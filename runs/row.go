@@ -144,16 +144,16 @@ func dropBreaks(src []byte) []byte {
 func (s *scanner) row(out *scanned, keyField string) *Refusal {
 	var refusal *Refusal
 	keys := 0
-	s.object(0, func(name string, value []byte) {
+	s.object(0, func(name, value []byte) {
 		switch {
-		case name == "seq" || name == "by":
+		case string(name) == "seq" || string(name) == "by":
 			refusal = refuse(ReservedName, "it has the field %q, which is the store's", name)
-			refusal.Field = name
-		case keyField != "" && name == keyField:
+			refusal.Field = string(name)
+		case keyField != "" && string(name) == keyField:
 			keys++
 			out.key = keyValue(value)
 		}
-		switch name {
+		switch string(name) {
 		case "type":
 			out.kind = value
 		case "time":

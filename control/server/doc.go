@@ -14,7 +14,7 @@
 // read whether or not its acknowledgements are, and the number of connections
 // and of open requests is bounded per socket.
 //
-// Goroutines: one per connection (net/http's), and two per streamed append
+// Goroutines: one per connection (net/http's), and three per streamed append
 // (stream.go). They end with their requests.
 package server
 
@@ -33,6 +33,8 @@ type Domain interface {
 	Start(ctx context.Context, c runs.Caller, r runs.StartRequest) (runs.Started, error)
 	Beat(ctx context.Context, c runs.Caller, id, note string) (*runs.Record, error)
 	Append(ctx context.Context, c runs.Caller, id string, rows []runs.Row, keyField string) (runs.Appended, error)
+	AppendStart(ctx context.Context, c runs.Caller, id string, rows []runs.Row, keyField string, ch *runs.Chain) (func(context.Context) (runs.Appended, error), error)
+	EndChain(ch *runs.Chain)
 	Put(ctx context.Context, c runs.Caller, id, name string, source runs.Source, contentType string, r io.Reader) (runs.PayloadInfo, bool, error)
 	Settle(ctx context.Context, c runs.Caller, id string, r runs.SettleRequest) (runs.Settled, error)
 	Attach(ctx context.Context, c runs.Caller, id string, r runs.AttachRequest) (runs.Started, error)

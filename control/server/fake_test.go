@@ -123,6 +123,13 @@ func (f *fake) Append(ctx context.Context, c runs.Caller, id string, rows []runs
 	return wait()
 }
 
+func (f *fake) AppendStart(ctx context.Context, c runs.Caller, id string, rows []runs.Row, key string, _ *runs.Chain) (func(context.Context) (runs.Appended, error), error) {
+	wait, err := f.accept(c, id, rows, key)
+	return func(context.Context) (runs.Appended, error) { return wait() }, err
+}
+
+func (f *fake) EndChain(*runs.Chain) {}
+
 func (f *fake) accept(c runs.Caller, id string, rows []runs.Row, key string) (func() (runs.Appended, error), error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -37,6 +37,10 @@ type Server struct {
 	closing   chan struct{}
 	closeOnce sync.Once
 
+	// ahead is the bytes of groups that streams have on their way beyond their
+	// first ones.
+	ahead atomic.Int64
+
 	mu      sync.Mutex // guards servers
 	servers []*http.Server
 }

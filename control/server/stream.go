@@ -11,31 +11,36 @@ import (
 	"durafs/runs"
 )
 
-// A streamed append is three goroutines:
+// A streamed append is four goroutines:
 //
 //	reader      the handler's own: takes bytes, splits lines
-//	appender    appends what has come, as one group after the other
+//	appender    checks and encodes what has come, as one group after the other
+//	waiter      waits for the groups' barriers, in their order
 //	ack writer  writes the newest acknowledgement
 //
-// so that none holds up another. Rows that come while a group is on its way to
-// the disk wait together and are the next group; a row that comes alone goes
-// at once. An acknowledgement that the client does not read keeps only its
-// writer waiting, who then finds the newest one.
+// so that none holds up another. Rows that come while groups are on their way
+// to the disk wait together and are the next group; a row that comes alone
+// goes at once. An acknowledgement that the client does not read keeps only
+// its writer waiting, who then finds the newest one.
 //
-// Groups go one after the other, and not several at once, because of what may
-// go wrong: that a row is refused, that the queue or the disk is full, is
-// known only when everything it was decided upon is durable. A group that was
-// accepted in between would be rows behind a gap.
+// While one group is in its barrier the next ones are checked, encoded and
+// accepted. That a group is refused may be known only when everything it was
+// decided upon is durable; the groups of a stream are a runs.Chain, so that
+// none that came behind it is accepted, which would be rows behind a gap.
 const (
-	groupRowsMax = 8 << 10
-	// groupBytesMax keeps a group one batch of the log, which is there as a
-	// whole or not at all. It counts rowOverheadBytes for what the log has
-	// beside a row's bytes.
-	groupBytesMax    = 960 << 10
+	groupRowsMax = 4 << 10
+	// groupBytesMax lets a group share its barrier with another one, and is
+	// within what the log keeps as a whole or not at all. It counts
+	// rowOverheadBytes for what the log has beside a row's bytes.
+	groupBytesMax    = 480 << 10
 	rowOverheadBytes = 64
-	// pendingBytesMax is where the reader waits: one group is on its way to
-	// the disk, and the next one is full.
+	// pendingBytesMax is where the reader waits: the next group is full.
 	pendingBytesMax = groupBytesMax
+	// aheadMax is how many groups of one stream are on their way. A stream may
+	// always have one; further ones only as long as those of all streams have
+	// less than aheadBytesMax, so that the log's queue has room for others.
+	aheadMax      = 4
+	aheadBytesMax = 6 << 20
 
 	busyWaitMin  = 5 * time.Millisecond
 	busyWaitMax  = 250 * time.Millisecond
@@ -51,6 +56,13 @@ type rowStream struct {
 	// The reader owns in.
 	in lineReader
 
+	// flights go from the appender to the waiter; landed tells the appender
+	// that one has ended; aloft counts them.
+	chain   runs.Chain
+	flights chan flight
+	landed  chan struct{}
+	aloft   atomic.Int32
+
 	mu      sync.Mutex // guards what follows
 	pending group
 	split   uint64 // rows that the reader has found
@@ -63,6 +75,10 @@ type rowStream struct {
 	// behind ends the stream when all rows that were read are through.
 	behind    error
 	behindRow uint64
+	// bad is the first flight that did not stand, and badErr why. The appender
+	// deals with it when no flight is left.
+	bad    *flight
+	badErr error
 
 	ended atomic.Bool   // the body came to its end
 	more  chan struct{} // to the appender: pending has grown
@@ -100,16 +116,23 @@ func (r *request) appendStream(key string) error {
 		room: make(chan struct{}, 1),
 		news: make(chan struct{}, 1),
 		done: make(chan struct{}),
+
+		flights: make(chan flight, aheadMax),
+		landed:  make(chan struct{}, 1),
 	}
 	return s.run()
 }
 
 func (s *rowStream) run() error {
 	s.r.ctl.SetWriteDeadline(time.Time{}) // of an earlier request on this connection
-	var appender, writer sync.WaitGroup
+	var appender, waiter, writer sync.WaitGroup
 	writer.Go(s.writeAcks)
+	waiter.Go(s.waitForAll)
 	appender.Go(func() {
 		s.guarded(s.appendGroups)
+		close(s.flights)
+		waiter.Wait()
+		s.r.s.runs.EndChain(&s.chain)
 		s.r.readerMayTake() // an ack writer that is stuck gets this long
 		close(s.news)
 		writer.Wait()
@@ -130,7 +153,7 @@ func (s *rowStream) guarded(fn func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.r.panicked(v)
-			s.fail(problem(500, control.CodeOutcomeUnknown, "the daemon failed at this request; its log has the reason"), 0)
+			s.fail(crashed(), 0)
 		}
 	}()
 	fn()

@@ -45,13 +45,16 @@ func (s *rowStream) take() (g group, ok bool) {
 func (s *rowStream) appendGroups() {
 	closing := s.r.s.closing
 	for done := s.done; !s.through(done == nil); {
+		if s.resolve() {
+			continue
+		}
 		if g, ok := s.take(); ok {
 			s.appendGroup(g)
-			g.release()
 			continue
 		}
 		select {
 		case <-s.more:
+		case <-s.landed:
 		case <-closing:
 			closing = nil
 			s.goingDown()
@@ -69,7 +72,7 @@ func (s *rowStream) through(done bool) bool {
 	if s.err != nil {
 		return true
 	}
-	if len(s.pending.rows) > 0 || !done && !s.stopped {
+	if s.bad != nil || s.aloft.Load() > 0 || len(s.pending.rows) > 0 || !done && !s.stopped {
 		return false
 	}
 	s.err, s.errRow = s.behind, s.behindRow
@@ -85,46 +88,73 @@ func (s *rowStream) goingDown() {
 	}
 }
 
-// appendGroup appends a group and counts it. If it is refused for one row,
-// those before it are good.
+// appendGroup sends a group on its way.
 func (s *rowStream) appendGroup(g group) {
-	err := s.tryAppend(g.rows, g.first)
-	if r, ok := errors.AsType[*runs.Refusal](err); ok && r.Row > 0 && r.Row <= len(g.rows) {
-		good := g.rows[:r.Row-1]
-		row := g.first + uint64(len(good))
-		if len(good) > 0 {
-			if err := s.tryAppend(good, g.first); err != nil {
-				s.fail(err, 0)
-				return
-			}
+	f := flight{g: g, extra: s.awaitTurn(int64(g.bytes))}
+	departed := false
+	defer func() {
+		if !departed {
+			s.r.s.ahead.Add(-f.extra)
 		}
-		s.fail(r, row)
+	}()
+	var err error
+	if f.wait, err = s.accept(g.rows); err == nil {
+		departed = true
+		s.aloft.Add(1)
+		s.flights <- f
 		return
 	}
-	if err != nil {
-		s.fail(err, 0)
+	s.land()
+	if !s.resolve() { // what was before it has stood
+		s.refused(g, err)
 	}
+	g.release()
 }
 
-// tryAppend appends rows, again for a while when the queue is full: that holds
-// this stream back and is no reason to end it. What is on its way is seen
-// through even when the client is gone.
-func (s *rowStream) tryAppend(rows []runs.Row, first uint64) error {
-	ctx := context.WithoutCancel(s.r.Context())
-	for try := range s.r.s.limits.busyTries {
-		a, err := s.r.s.runs.Append(ctx, s.r.caller, s.id, rows, s.key)
+// refused ends the stream for a group that was not taken; nothing is on its
+// way. If it was for one row, those before it are good.
+func (s *rowStream) refused(g group, err error) {
+	r, ok := errors.AsType[*runs.Refusal](err)
+	if !ok || r.Row == 0 || r.Row > len(g.rows) {
+		s.fail(err, 0)
+		return
+	}
+	row := g.first + uint64(r.Row-1)
+	if r.Row > 1 {
+		s.r.s.runs.EndChain(&s.chain)
+		s.chain = runs.Chain{}
+		g.rows = g.rows[:r.Row-1]
+		wait, err := s.accept(g.rows)
 		if err == nil {
-			s.mu.Lock()
-			s.acked, s.lastSeq = first-1+uint64(len(rows)), a.LastSeq
-			s.mu.Unlock()
-			signal(s.news)
-			return nil
+			err = s.await(flight{g: g, wait: wait})
 		}
-		if !errors.Is(err, wal.ErrBusy) || !s.pause(min(busyWaitMin<<min(try, 10), busyWaitMax)) {
-			return err
+		if err != nil {
+			s.fail(err, 0)
+			return
 		}
 	}
-	return wal.ErrBusy
+	s.fail(r, row)
+}
+
+// accept has rows accepted, and tries again for a while when the queue is
+// full: that holds this stream back and is no reason to end it. What is on its
+// way is seen through even when the client is gone.
+func (s *rowStream) accept(rows []runs.Row) (wait func(context.Context) (runs.Appended, error), err error) {
+	ctx := context.WithoutCancel(s.r.Context())
+	for try := 0; try < s.r.s.limits.busyTries; {
+		wait, err = s.r.s.runs.AppendStart(ctx, s.r.caller, s.id, rows, s.key, &s.chain)
+		switch {
+		case !errors.Is(err, wal.ErrBusy):
+			return wait, err
+		case s.aloft.Load() > 0:
+			<-s.landed // which makes room
+		case !s.pause(min(busyWaitMin<<min(try, 10), busyWaitMax)):
+			return nil, err
+		default:
+			try++
+		}
+	}
+	return nil, wal.ErrBusy
 }
 
 // pause waits, and reports whether to go on: not when the daemon goes down.
