@@ -135,14 +135,20 @@ func onBarrier(fn func(Barrier)) func(time.Duration, int, int) {
 }
 
 // Close ends the boot: it seals what is open and gives the lock back. What
-// could not be closed is reported; the lock is given back all the same.
+// could not be closed is reported; the lock is given back all the same, except
+// when ctx ended while the log was still being written: another process would
+// read what this one goes on writing, so the lock stays until this one ends.
 func (s *Store) Close(ctx context.Context) error {
 	var errs []error
 	if s.chunks != nil { // first: its last pack is noted in the log's MANIFEST
 		errs = append(errs, s.chunks.Close())
 	}
 	if s.log != nil {
-		errs = append(errs, s.log.Close(ctx))
+		err := s.log.Close(ctx)
+		errs = append(errs, err)
+		if err != nil && errors.Is(err, ctx.Err()) {
+			return errors.Join(errs...)
+		}
 	}
 	return errors.Join(append(errs, s.lock.Close())...)
 }

@@ -99,7 +99,9 @@ const (
 // Decision is what an accept step came to.
 type Decision struct {
 	// Batches to append as one unit: they get consecutive LSNs and share one
-	// barrier if together they fit into GroupBytesMax, else consecutive ones.
+	// barrier if together their frames fit into GroupBytesMax, else
+	// consecutive ones: a larger unit that is refused may be kept in part, its
+	// first batches, which were durable and published before.
 	// Empty: nothing is written.
 	Batches []*Batch
 	// After is the highest LSN that the decision, or a refusal, was based on.
