@@ -277,6 +277,13 @@ func failReopen(t *testing.T, d *simDisk, log []string, unknown int, what string
 		log, unknown = append(log[:len(r.frames):len(r.frames)], "one more"), 0
 		mustAppend(t, l, "one more")
 		crash(l)
+		for _, mode := range []int{0, 2} { // what this one believed was on disk
+			l, _, frames, _ := mustOpen(t, testOptions(d.crash(mode, uint64(len(log))), "/wal"))
+			if checkBodies(t, frames, log); t.Failed() {
+				t.Fatalf("%s: after another power cut", what)
+			}
+			crash(l)
+		}
 	}
 }
 
