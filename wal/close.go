@@ -3,6 +3,7 @@ package wal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"durafs/segment"
@@ -10,9 +11,10 @@ import (
 
 // Close ends the log: what was accepted becomes durable, the last segment is
 // sealed, and the manifest notes where it ends. Submissions are refused with
-// ErrClosed from now on. It returns ctx's error when ctx ends first; the log
-// is then left as a crash would leave it. A poisoned log is closed without
-// writing anything, and its cause returned.
+// ErrClosed from now on. It returns ctx's error when ctx ends first: a write
+// under way goes on, what waits behind it is answered ErrUnknown, and the log
+// is left as a crash would leave it. A poisoned log is closed without writing
+// anything, and its cause returned.
 //
 // It is called once, after Start or instead of it.
 func (l *Log) Close(ctx context.Context) error {
@@ -43,6 +45,7 @@ func (l *Log) drain(ctx context.Context) error {
 	select {
 	case <-l.writerDone:
 	case <-ctx.Done():
+		l.fail(fmt.Errorf("closed before the queue was written: %w", ctx.Err()))
 		close(l.stop)
 		return ctx.Err()
 	}

@@ -1,9 +1,11 @@
 package wal
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -351,4 +353,48 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 	if disk.open != 0 {
 		t.Errorf("%d descriptors are still open", disk.open)
 	}
+}
+
+// A Close that runs out of time lets nobody wait for ever: here the writer
+// waits for a segment that does not come.
+func TestCloseOutOfTime(t *testing.T) {
+	stuck := make(chan struct{})
+	var spares atomic.Int32
+	o := testOptions(vfs.Hooked(newSimDisk(1), func(c vfs.Call, do func(int64) error) error {
+		if c.Op == vfs.OpCreate && strings.Contains(c.Name, "spare-") && spares.Add(1) > 1 {
+			<-stuck
+		}
+		return do(vfs.Whole)
+	}), "/wal")
+	l, _, _, _ := mustOpen(t, o)
+	var all []Ticket
+	for _, b := range numbered(1, 30, 900) {
+		all = append(all, submit(l, b))
+	}
+	if err := all[0].Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := l.Close(ended); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := all[len(all)-1].Wait(ctx); !errors.Is(err, ErrUnknown) {
+		t.Fatal(err)
+	}
+	close(stuck)
+	<-l.writerDone
+	l.tendDone.Wait()
+	l.release()
+}
+
+func TestBatchWithoutEntries(t *testing.T) {
+	l, _, _, _ := mustOpen(t, testOptions(newSimDisk(1), "/wal"))
+	defer mustClose(t, l)
+	defer func() {
+		if recover() == nil {
+			t.Error("taken: the next open would find an invalid frame")
+		}
+	}()
+	l.Submit(Ordinary, func(uint64) Decision { return Decision{Batches: []*Batch{{}}} })
 }

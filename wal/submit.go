@@ -72,6 +72,9 @@ func (l *Log) Submit(class Class, decide func(lsn uint64) Decision) Ticket {
 		return l.answerAfter(d)
 	}
 	for _, b := range d.Batches {
+		if b.Count == 0 {
+			panic("wal: a batch without entries") // its frame would not be valid
+		}
 		if int64(len(b.Body)+len(b.Stamp)) > BatchBytesMax || frameBytes(b) > l.opts.frameBytesMax() {
 			return Ticket{err: ErrTooLarge}
 		}
