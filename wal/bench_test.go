@@ -73,11 +73,11 @@ func appendMany(l *Log, writers int, more func(i int) bool) []time.Duration {
 			batches := []*Batch{&bt}
 			for i := 0; more(i); i++ {
 				start := time.Now()
-				t := l.Submit(Ordinary, func(uint64) Decision {
+				_, err := l.Do(ctx, Ordinary, func(uint64) Decision {
 					bt = Batch{Count: 1, Body: body, BodyCRC: crc}
 					return Decision{Batches: batches}
 				})
-				if err := t.Wait(ctx); err != nil {
+				if err != nil {
 					panic(err)
 				}
 				took = append(took, time.Since(start))

@@ -25,7 +25,7 @@ func (l *Log) Close(ctx context.Context) error {
 	}
 	l.closing = true
 	started := l.started
-	l.work.Signal()
+	l.work.Broadcast()
 	l.mu.Unlock()
 	if started {
 		if err := l.drain(ctx); err != nil {

@@ -108,7 +108,7 @@ func (l *Log) makeReady() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ready, l.short = next, err
-	l.work.Signal()
+	l.work.Broadcast()
 	return err
 }
 

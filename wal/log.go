@@ -29,10 +29,12 @@ type Log struct {
 
 	// mu is the accept lock. It guards what follows.
 	mu sync.Mutex
-	// work wakes the writer: a group, a ready segment, poison, close.
+	// work wakes the committer: a group, a ready segment, poison, close. The
+	// writer goroutine and a leader may both wait on it.
 	work *sync.Cond
-	// idle is true while the writer waits on work.
-	idle bool
+	// idle is true while the writer goroutine waits on work for a group, and
+	// leading while a caller of Do commits in its place.
+	idle, leading bool
 	// next is the LSN of the next batch.
 	next uint64
 	// queue holds the groups that are accepted and not published, in the
@@ -111,7 +113,7 @@ func (l *Log) failLocked(cause error) {
 	}
 	l.poison = fmt.Errorf("%w: %w", ErrPoisoned, cause)
 	l.log.Error("the log takes no changes any more", "cause", cause)
-	l.work.Signal()
+	l.work.Broadcast()
 }
 
 func (l *Log) path(name string) string { return filepath.Join(l.dir, name) }

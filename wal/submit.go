@@ -64,6 +64,13 @@ func (t Ticket) Wait(ctx context.Context) error {
 func (l *Log) Submit(class Class, decide func(lsn uint64) Decision) Ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	t := l.submit(class, decide)
+	l.wakeWriter()
+	return t
+}
+
+// submit is Submit inside the accept lock. The writer is not woken.
+func (l *Log) submit(class Class, decide func(lsn uint64) Decision) Ticket {
 	if err := l.admit(class); err != nil {
 		return Ticket{err: err}
 	}
@@ -139,10 +146,6 @@ func (l *Log) accept(d Decision) Ticket {
 	l.queuedBytes += unit
 	l.queuedBatches += len(d.Batches)
 	l.accepted.Add(uint64(len(d.Batches)))
-	if l.idle {
-		l.idle = false
-		l.work.Signal()
-	}
 	return Ticket{lsn: g.last, err: d.Err, group: g}
 }
 

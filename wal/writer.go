@@ -13,7 +13,8 @@ import (
 // what the last barrier took, in which nobody comes; see yield.
 const patienceMax = 50 * time.Microsecond
 
-// writer is what the writer goroutine owns.
+// writer is what the committer owns: the writer goroutine, or while
+// Log.leading is set the caller of Do that leads.
 type writer struct {
 	seg *active
 	// pos is where the next frame goes, prev the header checksum of the last.
@@ -44,7 +45,7 @@ func (l *Log) write() {
 // take waits for a group and takes it. nil is the end.
 func (l *Log) take() *group {
 	l.mu.Lock()
-	for len(l.queue) == 0 && !l.closing && l.poison == nil {
+	for l.leading || len(l.queue) == 0 && !l.closing && l.poison == nil {
 		l.idle = true
 		l.work.Wait()
 	}
@@ -71,18 +72,21 @@ func (l *Log) take() *group {
 // of them, and the others would wait for a whole barrier: two cohorts of half
 // the size, for ever, at half the speed.
 //
-// It ends when as many have come as were woken and no more come, or when for a
-// while nobody did. One look at whether the queue still grows is not enough:
-// the others may be running on another processor, and the scheduler then comes
-// back here at once.
+// It ends when as many have come as were woken, or when for a while nobody did.
+// One look at whether the queue still grows is not enough: the others may be
+// running on another processor, and the scheduler then comes back here at once.
 func (l *Log) yield() {
 	w := &l.writer
 	patience := min(w.took/8, patienceMax)
-	n, begin := l.accepted.Load(), l.opts.Clock.Now()
+	n := l.accepted.Load()
+	if n >= w.expect {
+		return // who was woken has come, and to let others run costs a lone one dearly
+	}
+	begin := l.opts.Clock.Now()
 	for last := begin; ; {
 		runtime.Gosched()
 		now := l.accepted.Load()
-		if now == n && now >= w.expect {
+		if now >= w.expect {
 			return
 		}
 		t := l.opts.Clock.Now()

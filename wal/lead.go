@@ -1,0 +1,77 @@
+package wal
+
+import (
+	"context"
+	"errors"
+)
+
+// Do is Submit and Wait in one, and faster than both: a caller that finds the
+// writer idle commits its group itself, and so nobody has to be woken, which
+// on a fast disk costs a fifth of a barrier.
+//
+// Whoever leads does what the writer does, in the same order, and lets others
+// join its group in the same way. ctx ends the wait, not the commit.
+func (l *Log) Do(ctx context.Context, class Class, decide func(lsn uint64) Decision) (lsn uint64, err error) {
+	l.mu.Lock()
+	t := l.submit(class, decide)
+	lead := l.idle && !l.leading && len(l.queue) == 1 && l.queue[0] == t.group
+	if lead {
+		l.leading = true
+	} else {
+		l.wakeWriter()
+	}
+	l.mu.Unlock()
+	if lead {
+		l.lead()
+	}
+	return t.lsn, t.Wait(ctx)
+}
+
+// wakeWriter tells the writer that there is a group, where nobody else will
+// look. The accept lock is held.
+func (l *Log) wakeWriter() {
+	if l.idle && !l.leading && len(l.queue) > 0 {
+		l.idle = false
+		l.work.Broadcast()
+	}
+}
+
+// lead commits the first group in the writer's place.
+func (l *Log) lead() {
+	finished := false
+	defer func() {
+		if !finished { // a panic: what was written nobody knows
+			l.fail(errors.New("a commit did not come to its end"))
+		}
+		l.follow()
+	}()
+	l.yield()
+	if g := l.first(); g != nil {
+		l.commit(g)
+	}
+	finished = true
+}
+
+// first takes the first group; nil when the log is poisoned, which the writer
+// answers.
+func (l *Log) first() *group {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.poison != nil {
+		return nil
+	}
+	l.queue[0].taken = true
+	return l.queue[0]
+}
+
+// follow gives the lead back. The writer goes on with what has come meanwhile;
+// where nothing has, it is not woken.
+func (l *Log) follow() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leading = false
+	if len(l.queue) > 0 || l.closing || l.poison != nil {
+		l.idle = false
+		l.work.Broadcast()
+	}
+}
