@@ -62,7 +62,7 @@ func syncName(fsys vfs.FS, dir string) error {
 		defer above.Close()
 		err = above.Sync()
 	}
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EINVAL) {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EINVAL) {
 		return nil
 	}
 	return err
