@@ -398,3 +398,24 @@ func TestBatchWithoutEntries(t *testing.T) {
 	}()
 	l.Submit(Ordinary, func(uint64) Decision { return Decision{Batches: []*Batch{{}}} })
 }
+
+// An accept step that panics, which a server may recover from, does not keep
+// the accept lock.
+func TestPanicInAccept(t *testing.T) {
+	l, _, _, _ := mustOpen(t, testOptions(newSimDisk(1), "/wal"))
+	for _, submit := range []func(){
+		func() { l.Submit(Ordinary, func(uint64) Decision { panic("a fault in decide") }) },
+		func() { l.Do(ctx, Ordinary, func(uint64) Decision { panic("a fault in decide") }) },
+	} {
+		func() {
+			defer func() { recover() }()
+			submit()
+		}()
+		if !l.mu.TryLock() {
+			t.Fatal("the accept lock is held")
+		}
+		l.mu.Unlock()
+		mustAppend(t, l, "goes on")
+	}
+	mustClose(t, l)
+}

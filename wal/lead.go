@@ -12,19 +12,24 @@ import (
 // Whoever leads does what the writer does, in the same order, and lets others
 // join its group in the same way. ctx ends the wait, not the commit.
 func (l *Log) Do(ctx context.Context, class Class, decide func(lsn uint64) Decision) (lsn uint64, err error) {
-	l.mu.Lock()
-	t := l.submit(class, decide)
-	lead := l.idle && !l.leading && len(l.queue) == 1 && l.queue[0] == t.group
-	if lead {
-		l.leading = true
-	} else {
-		l.wakeWriter()
-	}
-	l.mu.Unlock()
+	t, lead := l.submitAsLeader(class, decide)
 	if lead {
 		l.lead()
 	}
 	return t.lsn, t.Wait(ctx)
+}
+
+// submitAsLeader is Submit, except that where the caller may lead it does.
+func (l *Log) submitAsLeader(class Class, decide func(lsn uint64) Decision) (t Ticket, lead bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock() // also when decide panics
+	t = l.submit(class, decide)
+	if lead = l.idle && !l.leading && len(l.queue) == 1 && l.queue[0] == t.group; lead {
+		l.leading = true
+	} else {
+		l.wakeWriter()
+	}
+	return t, lead
 }
 
 // wakeWriter tells the writer that there is a group, where nobody else will
