@@ -16,6 +16,8 @@ const (
 	// segmentBytesMax is the size of a segment on a file system that is large
 	// enough.
 	segmentBytesMax = 64 << 20
+	// segmentBytesCap bounds what Options ask for: a Position has 32 bits.
+	segmentBytesCap = 1 << 31
 	// segmentBytesMin holds a header and little else; it is for tests.
 	segmentBytesMin = 2 * segment.HeaderBytes
 
@@ -67,7 +69,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.SegmentBytesMax = max(segmentBytesFirst, min(segmentBytesMax, u.SizeBytes/32))
 	}
 	const block = segment.HeaderBytes
-	o.SegmentBytesMax = max(segmentBytesMin, o.SegmentBytesMax&^(block-1))
+	o.SegmentBytesMax = max(segmentBytesMin, min(segmentBytesCap, o.SegmentBytesMax&^(block-1)))
 	return o, nil
 }
 
