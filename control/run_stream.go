@@ -107,8 +107,12 @@ func (d *delivery) once(ctx context.Context) error {
 		}
 	})
 	cancel()
-	if srcErr := body.end(); srcErr != nil {
+	sent, srcErr := body.end()
+	if srcErr != nil {
 		return srcErr
+	}
+	if err == nil && d.acked != sent {
+		return fmt.Errorf("%w: the stream ended well, with %d rows acknowledged of %d", ErrOutcomeUnknown, d.acked, sent)
 	}
 	var p *Problem
 	if errors.As(err, &p) && p.Row > 0 {
@@ -186,13 +190,14 @@ func (b *rowBody) Read(p []byte) (int, error) {
 }
 
 // end waits until the source is not being read any more (b.ctx has ended) and
-// tells the source's own error, if that is what ended the stream.
-func (b *rowBody) end() error {
+// tells up to which row it was read, and the source's own error, if that is
+// what ended the stream.
+func (b *rowBody) end() (sent uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = true
 	if b.err == io.EOF || errors.Is(b.err, context.Canceled) || errors.Is(b.err, context.DeadlineExceeded) {
-		return nil
+		return b.next - 1, nil
 	}
-	return b.err
+	return b.next - 1, b.err
 }

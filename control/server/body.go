@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +73,11 @@ func (r *request) whole(body io.Reader, max int64, code string) ([]byte, error) 
 			return nil, bodyError(err)
 		}
 		if len(b) == cap(b) {
-			b = slices.Grow(b, len(b))
+			if err := r.s.large.take(len(b)); err != nil {
+				return nil, err
+			}
+			r.held += len(b)
+			b = append(make([]byte, 0, 2*cap(b)), b...)
 		}
 	}
 }

@@ -86,7 +86,8 @@ type Limits struct {
 	// ConnectionIdle is how long a connection may be open without a request.
 	ConnectionIdle time.Duration
 
-	busyTries int // how often a stream tries again when the queue is full
+	largeBytesMax int64 // of memory for large rows, all together
+	busyTries     int   // how often a stream tries again when the queue is full
 }
 
 // DefaultLimits are used where Options leave them zero.
@@ -100,6 +101,7 @@ var DefaultLimits = Limits{
 	ReadIdle:         2 * time.Minute,
 	EnvelopeTime:     30 * time.Second,
 	ConnectionIdle:   2 * time.Minute,
+	largeBytesMax:    256 << 20,
 	busyTries:        busyTriesMax,
 }
 
@@ -114,6 +116,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.ReadIdle, d.ReadIdle)
 	set(&l.EnvelopeTime, d.EnvelopeTime)
 	set(&l.ConnectionIdle, d.ConnectionIdle)
+	set(&l.largeBytesMax, d.largeBytesMax)
 	set(&l.busyTries, d.busyTries)
 	return l
 }

@@ -20,6 +20,7 @@ func (s *Server) door(kind Socket, rt route) http.Handler {
 		defer s.stats.open.Add(-1)
 		open := s.stats.open.Add(1)
 		req := &request{Request: r, s: s, w: w, ctl: http.NewResponseController(w)}
+		defer func() { s.large.give(req.held) }()
 		defer req.leave()
 		defer req.recover()
 		err := req.admit(kind, rt, open)

@@ -123,3 +123,42 @@ func TestStreamPanicIsAnAnswer(t *testing.T) {
 		t.Errorf("then: %d %s", a.status, a.body)
 	}
 }
+
+// TestStreamDrainedAtShutdown: rows that came after the daemon had begun to go
+// down are dropped, and a stream with such rows is not whole, even though its
+// body came to its end.
+func TestStreamDrainedAtShutdown(t *testing.T) {
+	f := newFake()
+	d := serve(t, f)
+	id, token := d.run()
+	inBarrier, gate := make(chan struct{}, 1), make(chan struct{})
+	f.barrier = func() error {
+		select {
+		case inBarrier <- struct{}{}:
+		default:
+		}
+		<-gate
+		return nil
+	}
+	pr, pw := io.Pipe()
+	type result struct {
+		last control.Ack
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		last, err := d.client().WithWriter(token).Stream(t.Context(), id, "", pr, nil)
+		done <- result{last, err}
+	}()
+	io.WriteString(pw, rows(1, 10))
+	<-inBarrier
+	d.s.closeOnce.Do(func() { close(d.s.closing) })
+	time.Sleep(20 * time.Millisecond) // something wrong shows because of it, nothing right depends on it
+	io.WriteString(pw, rows(11, 20))
+	pw.Close()
+	time.Sleep(20 * time.Millisecond)
+	close(gate)
+	if r := <-done; r.last.Done && r.last.Acked != 20 || r.last.Done != (r.err == nil) {
+		t.Errorf("%+v, %v", r.last, r.err)
+	}
+}

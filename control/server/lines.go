@@ -17,10 +17,11 @@ const lineBytesMin = 16 << 10
 type rowBuffer struct {
 	b    []byte
 	refs atomic.Int32
+	from *budget // what b was taken from, nil for none
 }
 
-func newRowBuffer(n int) *rowBuffer {
-	buf := &rowBuffer{}
+func newRowBuffer(n int, from *budget) *rowBuffer {
+	buf := &rowBuffer{from: from}
 	if n == copyBytes {
 		buf.b = *takeBuffer()
 	} else {
@@ -31,7 +32,13 @@ func newRowBuffer(n int) *rowBuffer {
 }
 
 func (b *rowBuffer) release() {
-	if b.refs.Add(-1) == 0 && len(b.b) == copyBytes {
+	if b.refs.Add(-1) != 0 {
+		return
+	}
+	if b.from != nil {
+		b.from.give(len(b.b))
+	}
+	if len(b.b) == copyBytes {
 		giveBuffer(&b.b)
 	}
 }
@@ -42,6 +49,7 @@ var errRowTooLarge = errors.New("row too large")
 // to: only the beginning of a line that is cut by the end of a buffer moves to
 // the next one.
 type lineReader struct {
+	large *budget // for buffers of lines over copyBytes
 	buf   *rowBuffer
 	start int // of the line that is not complete
 	end   int // of what was read
@@ -59,7 +67,9 @@ func (l *lineReader) full() bool { return l.buf != nil && l.end == len(l.buf.b) 
 // ends and without empty ones; valid until the next read, and what they hold
 // as long as the buffer. A last line needs no newline.
 func (l *lineReader) read(r io.Reader, lineBytesMax int64) ([][]byte, error) {
-	l.room()
+	if err := l.room(); err != nil {
+		return nil, err
+	}
 	n, err := r.Read(l.buf.b[l.end:])
 	l.end += n
 	l.lines = l.lines[:0]
@@ -99,21 +109,29 @@ func (l *lineReader) take(end int, bytesMax int64) bool {
 
 // room sees to it that there is something to read into. Rows that were given
 // out keep the old buffer.
-func (l *lineReader) room() {
+func (l *lineReader) room() error {
 	switch {
 	case l.buf == nil:
-		l.buf = newRowBuffer(lineBytesMin)
+		l.buf = newRowBuffer(lineBytesMin, nil)
 	case l.full():
 		part := l.buf.b[l.start:l.end]
 		size := copyBytes
 		for size < 2*len(part) {
 			size *= 2
 		}
-		next := newRowBuffer(size)
+		var from *budget
+		if size > copyBytes && l.large != nil {
+			from = l.large
+			if err := from.take(size); err != nil {
+				return err
+			}
+		}
+		next := newRowBuffer(size, from)
 		copy(next.b, part)
 		l.buf.release()
 		l.buf, l.start, l.end, l.seen = next, 0, len(part), len(part)
 	}
+	return nil
 }
 
 func (l *lineReader) close() {

@@ -32,6 +32,7 @@ type request struct {
 	began  bool // the answer's header is out
 	over   bool // the body was read to its end
 	failed bool // the answer is a problem
+	held   int  // of Server.large, until the request ends
 }
 
 // route is one thing that the API does.

@@ -37,6 +37,8 @@ type Server struct {
 	closing   chan struct{}
 	closeOnce sync.Once
 
+	// large is the memory of bodies and rows beyond their first buffers.
+	large budget
 	// ahead is the bytes of groups that streams have on their way beyond their
 	// first ones.
 	ahead atomic.Int64
@@ -56,6 +58,7 @@ func New(opt Options) *Server {
 		owners:  map[uint32]bool{0: true, uint32(os.Getuid()): true},
 		closing: make(chan struct{}),
 	}
+	s.large.max = s.limits.largeBytesMax
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -70,6 +70,7 @@ type rowStream struct {
 	lastSeq uint64
 	stopped bool // no more rows are taken
 	down    bool // because the daemon goes down
+	whole   bool // the body came to its end, and every row of it was taken
 	err     error
 	errRow  uint64
 	// behind ends the stream when all rows that were read are through.
@@ -111,7 +112,7 @@ func (r *request) appendStream(key string) error {
 		return err
 	}
 	s := &rowStream{
-		r: r, id: id, key: key,
+		r: r, id: id, key: key, in: lineReader{large: &r.s.large},
 		more: make(chan struct{}, 1),
 		room: make(chan struct{}, 1),
 		news: make(chan struct{}, 1),
@@ -165,7 +166,7 @@ func (s *rowStream) guarded(fn func()) {
 // is sending hears of it only so.
 func (s *rowStream) last() {
 	s.mu.Lock()
-	if s.err == nil && s.down && !s.ended.Load() {
+	if s.err == nil && s.down {
 		s.err = shuttingDown()
 	}
 	a := control.Ack{Acked: s.acked, LastSeq: s.lastSeq, Done: s.err == nil, Row: s.errRow}

@@ -82,7 +82,7 @@ func (s *rowStream) through(done bool) bool {
 func (s *rowStream) goingDown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ended.Load() && !s.stopped {
+	if !s.whole && !s.stopped {
 		s.down = true
 		s.stop(lingerTimeDown)
 	}

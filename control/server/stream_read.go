@@ -19,6 +19,9 @@ func (s *rowStream) read() {
 		if err == io.EOF {
 			s.r.senderMayTake(0)
 			s.ended.Store(true)
+			s.mu.Lock()
+			s.whole = !s.stopped // else rows of it may have been dropped
+			s.mu.Unlock()
 			return
 		}
 		if err != nil {
