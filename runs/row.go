@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -182,7 +183,11 @@ func keyValue(value []byte) []byte {
 		if json.Unmarshal(value, &text) != nil || text == "" {
 			return nil
 		}
-		return append([]byte{'"'}, text...)
+		if strings.ContainsRune(text, utf8.RuneError) {
+			// It may stand for a lone surrogate, of which there are many.
+			return value
+		}
+		return append([]byte{'s'}, text...)
 	case c == '-' || '0' <= c && c <= '9':
 		return append([]byte{'#'}, value...)
 	}

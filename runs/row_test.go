@@ -226,3 +226,19 @@ func TestLiterals(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysOfSurrogates: keys that are no text are different keys where their
+// bytes differ.
+func TestKeysOfSurrogates(t *testing.T) {
+	seen := map[string]string{}
+	for _, key := range []string{`"\ud800"`, `"\udfff"`, `"\ufffd"`, `"\"\ud800\""`, `"s"`, `"#1"`, `1`} {
+		sc, r := scanRow([]byte(`{"k":`+key+`}`), "k")
+		if r != nil {
+			t.Fatalf("%s: %v", key, r)
+		}
+		if other := seen[string(sc.key)]; other != "" {
+			t.Errorf("%s is the key %s", key, other)
+		}
+		seen[string(sc.key)] = key
+	}
+}
