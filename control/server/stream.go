@@ -139,7 +139,7 @@ func (s *rowStream) run() error {
 		writer.Wait()
 		s.last()
 	})
-	s.read()
+	s.guarded(s.read) // whatever happens there, the others are to end
 	close(s.done)
 	appender.Wait()
 	s.r.over = s.ended.Load()
@@ -148,8 +148,8 @@ func (s *rowStream) run() error {
 	return nil
 }
 
-// guarded runs fn, which is not the handler's goroutine: what the door does for
-// a panic of that one is done here.
+// guarded runs fn of a stream's goroutine, which is not the handler's: what the
+// door does for a panic of that one is done here.
 func (s *rowStream) guarded(fn func()) {
 	defer func() {
 		if v := recover(); v != nil {
