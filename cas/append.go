@@ -87,8 +87,7 @@ func (s *Store) appended(p *pack, hdr recordHeader, at Hint, buf []byte) {
 	s.stats.stored.Add(int64(len(buf)))
 	// Written back as it comes, the barrier has less to wait for, and so have
 	// small puts beside a large one. Nothing depends on it.
-	if n := int64(at.End) - s.app.behind; n >= writeBehindBytes {
-		_ = s.app.handle.f.WriteBehind(s.app.behind, n)
+	if n := int64(at.End) - s.app.behind; n >= writeBehindBytes && s.writeBack(p, n) {
 		s.app.behind = int64(at.End)
 		s.hashLater(p)
 	}

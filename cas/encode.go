@@ -7,8 +7,11 @@ type encoded struct {
 	id   ID
 	dup  place // where it is stored already, if dup.p is set
 	hdr  recordHeader
-	rec  []byte // in buf
-	done chan struct{}
+	rec  []byte        // in buf
+	done chan struct{} // closed when the fields above are set
+
+	token bool          // it has one, and may wait beside others
+	kept  chan struct{} // closed when it left the line; nil with a token
 }
 
 // encodeChunk hashes, looks up and compresses a chunk.

@@ -8,9 +8,9 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-// put is one payload on its way in. The caller's goroutine reads chunks, feeds
-// the whole payload's hash and appends records in order; between that the
-// workers hash and compress up to putDepthMax chunks.
+// put is one payload on its way in. The caller's goroutine reads chunks and
+// feeds the whole payload's hash; the workers hash and compress up to
+// putDepthMax of them; the line (line.go) appends the records in order.
 type put struct {
 	s     *Store
 	ctx   context.Context
@@ -20,8 +20,9 @@ type put struct {
 	tree  tree
 	last  place // of the latest chunk
 
-	ring  []*encoded       // in the order of the payload
 	needs map[*pack]uint32 // what must be durable: up to which end in which pack
+
+	line *line // of a payload of several chunks; it owns tree, last and needs
 }
 
 // Put reads a payload to its end and makes it durable: when it returns, every
@@ -115,6 +116,7 @@ func (p *put) single(e *encoded) (Ref, error) {
 func (p *put) stream(first, next *encoded) (Ref, error) {
 	p.whole = blake3.New()
 	p.tree = tree{put: p}
+	p.line = startLine(p)
 	for e := first; e.n > 0; {
 		full := e.n == p.s.opts.chunkBytes
 		if err := p.push(e); err != nil {
@@ -138,7 +140,7 @@ func (p *put) stream(first, next *encoded) (Ref, error) {
 			p.s.putBuffer(e.buf)
 		}
 	}
-	if err := p.drain(0); err != nil {
+	if err := p.line.end(); err != nil {
 		return Ref{}, err
 	}
 	var id ID
@@ -150,30 +152,20 @@ func (p *put) stream(first, next *encoded) (Ref, error) {
 	return Ref{ID: id, Bytes: p.bytes, Hint: root.hint}, p.settle()
 }
 
-// push sends a chunk through the encoders, as far ahead as there is room.
+// push sends a chunk through the encoders and into the line. Beside the worker
+// that has it, the caller hashes it into the whole: both only read.
 func (p *put) push(e *encoded) error {
 	raw := e.buf.chunk(e.n)
 	p.bytes += int64(e.n)
-	if p.admit() {
-		e.done = make(chan struct{})
-		work := func() { p.s.encodeChunk(e); close(e.done) }
-		p.ring = append(p.ring, e)
-		if !p.s.workers.try(work) {
-			p.whole.Write(raw)
-			work()
-			return p.drain(putDepthMax)
-		}
-		p.whole.Write(raw) // beside the worker: both only read
-		return p.drain(putDepthMax)
-	}
-	// No room beside others: one chunk at a time.
+	e.done = make(chan struct{})
+	e.token = p.admit()
+	work := func() { p.s.encodeChunk(e); close(e.done) }
+	busy := !e.token || !p.s.workers.try(work)
 	p.whole.Write(raw)
-	if err := p.drain(0); err != nil {
-		p.s.putBuffer(e.buf)
-		return err
+	if busy {
+		work()
 	}
-	p.s.encodeChunk(e)
-	return p.store(e)
+	return p.line.add(e)
 }
 
 // admit takes a token for one more chunk in the encoders.
@@ -184,28 +176,6 @@ func (p *put) admit() bool {
 	default:
 		return false
 	}
-}
-
-// drain stores the oldest chunks of the ring: those that are ready, and until
-// no more than most are left.
-func (p *put) drain(most int) error {
-	for len(p.ring) > 0 {
-		e := p.ring[0]
-		select {
-		case <-e.done:
-		default:
-			if len(p.ring) <= most {
-				return nil
-			}
-			<-e.done
-		}
-		p.ring = p.ring[1:]
-		<-p.s.spare
-		if err := p.store(e); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // store appends a chunk that was encoded and gives its buffer back.
@@ -241,12 +211,9 @@ func (p *put) settle() error {
 	return nil
 }
 
-// abandon waits for what is still in the encoders after an error.
+// abandon waits for what is still in the line after an error.
 func (p *put) abandon() {
-	for _, e := range p.ring {
-		<-e.done
-		<-p.s.spare
-		p.s.putBuffer(e.buf)
+	if p.line != nil {
+		_ = p.line.end()
 	}
-	p.ring = nil
 }

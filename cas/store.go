@@ -24,6 +24,7 @@ type Store struct {
 	table     *table
 	workers   *workers
 	spare     chan struct{} // a token for each chunk that may wait in the encoders
+	behind    writeBehind
 	sealer    sealer
 	stats     counters
 
@@ -74,6 +75,7 @@ func Open(ctx context.Context, opts Options) (*Store, Recovery, error) {
 		return nil, rec, err
 	}
 	s.workers = startWorkers()
+	s.startWriteBehind()
 	s.startSealer()
 	return s, rec, nil
 }
@@ -107,6 +109,8 @@ func (s *Store) Close() error {
 	s.app.mu.Unlock()
 
 	s.users.Wait()
+	close(s.behind.todo)
+	<-s.behind.done
 	close(s.sealer.queue)
 	<-s.sealer.done
 	s.workers.close()

@@ -3,11 +3,12 @@
 //
 // # The idea
 //
-// A caller asks Submit to run its accept step: a short critical section in
-// which it validates a change against the accepted state, is given an LSN, and
-// hands over the batches that make the change. One writer goroutine takes all
-// batches that have come together, writes them with one pwrite and makes them
-// durable with one fdatasync, the barrier. While a barrier runs the next group
+// A caller asks Submit or Do to run its accept step: a short critical section
+// in which it validates a change against the accepted state, is given an LSN,
+// and hands over the batches that make the change. One committer at a time (the
+// writer goroutine, or a caller who finds it idle) takes all batches that have
+// come together, writes them with one pwrite and makes them durable with one
+// fdatasync, the barrier. While a barrier runs the next group
 // forms; no timer, no knob. After the barrier the values that the batches make
 // are published, in LSN order, and only then the callers are woken: visible
 // means durable.

@@ -142,6 +142,8 @@ var callRules = []callRule{
 // goroutineFiles are where goroutines start, each with how many and until when.
 // Everywhere else code runs on its caller's goroutine.
 var goroutineFiles = map[string]string{
+	"cas/behind.go":                        "1, starts writing packs back; until Close",
+	"cas/line.go":                          "1 per put of several chunks, appends them in order; until the put ends",
 	"cas/seal.go":                          "1, seals full packs; until Close",
 	"cas/worker.go":                        "1 per core, hash and compress; until the put that uses them ends",
 	"cmd/durafs/exec.go":                   "4, deliver, watch for a cancel, copy two outputs; until the command and its delivery end",
