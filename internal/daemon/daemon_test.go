@@ -212,6 +212,25 @@ func TestOpenFails(t *testing.T) {
 	stop()
 }
 
+// A socket that somebody listens on is not taken from him.
+func TestSocketOfAnother(t *testing.T) {
+	dir := shortDir(t)
+	first, stop := serve(t, daemon.Config{Store: filepath.Join(dir, "a")})
+	for _, socket := range []string{first.Config().Socket, daemon.AgentSocket(first.Config().Socket)} {
+		d, err := daemon.Open(t.Context(), daemon.Config{Store: filepath.Join(dir, "b"), Socket: socket})
+		var used *daemon.SocketInUseError
+		if !errors.As(err, &used) {
+			t.Errorf("%s: %v, %v", socket, d, err)
+		}
+		c := &control.Client{Socket: first.Config().Socket}
+		if _, err := c.Start(t.Context(), control.StartRequest{}); err != nil {
+			t.Errorf("the daemon that was there: %v", err)
+		}
+	}
+	stop()
+	serve(t, daemon.Config{Store: filepath.Join(dir, "b"), Socket: first.Config().Socket})
+}
+
 // A daemon that is the second of its user does not take the first one's link,
 // but one that nobody answers behind.
 func TestLink(t *testing.T) {

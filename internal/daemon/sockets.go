@@ -38,11 +38,16 @@ func AgentSocket(control string) string {
 	return dir + strings.TrimSuffix(name, ".sock") + "-agent.sock"
 }
 
-// listen makes both sockets. The store's lock is held: what is there was left
-// behind.
+// listen makes both sockets. The store's lock is held, so a socket that is
+// there was left behind, unless --socket names one of another store.
 func (d *Daemon) listen(context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Dir(d.config.Socket), 0o700); err != nil {
 		return err
+	}
+	for _, path := range []string{d.config.Socket, AgentSocket(d.config.Socket)} {
+		if answers(path) {
+			return &SocketInUseError{path}
+		}
 	}
 	if d.control, err = server.Listen(d.config.Socket, socketMode); err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
@@ -53,6 +58,15 @@ func (d *Daemon) listen(context.Context) (err error) {
 	}
 	d.undo = append(d.undo, closed(d.agent.Close))
 	return nil
+}
+
+// SocketInUseError says that somebody listens on a socket that was to be made:
+// the daemon of another store, whose clients would find themselves here, and
+// later find nothing.
+type SocketInUseError struct{ Path string }
+
+func (e *SocketInUseError) Error() string {
+	return fmt.Sprintf("somebody else listens on %s: give each store a socket of its own with --socket", e.Path)
 }
 
 // closed is close for something that may be closed already.
