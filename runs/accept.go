@@ -1,6 +1,10 @@
 package runs
 
-import "durafs/wal"
+import (
+	"context"
+
+	"durafs/wal"
+)
 
 // newBatch encodes entries of one run, outside of the accept step.
 func newBatch(run uint32, entries ...entry) *wal.Batch {
@@ -58,11 +62,22 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 
 // decide submits an accept step that runs with mu held.
 func (s *Store) decide(class wal.Class, step func(lsn uint64) wal.Decision) wal.Ticket {
-	return s.log.Submit(class, func(lsn uint64) wal.Decision {
+	return s.log.Submit(class, s.locked(step))
+}
+
+// locked is step with mu held.
+func (s *Store) locked(step func(lsn uint64) wal.Decision) func(lsn uint64) wal.Decision {
+	return func(lsn uint64) wal.Decision {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return step(lsn)
-	})
+	}
+}
+
+// do is decide by a caller that has nothing to do but to wait.
+func (s *Store) do(ctx context.Context, class wal.Class, step func(lsn uint64) wal.Decision) error {
+	_, err := s.log.Do(ctx, class, s.locked(step))
+	return err
 }
 
 // answer is a decision that writes nothing: err, or success, once what the

@@ -26,7 +26,7 @@ const (
 // whose key is known is not written again but answered as the first time if
 // its body is the same, and refused otherwise. Needs the writer token.
 func (s *Store) Append(ctx context.Context, c Caller, id string, rows []Row, keyField string) (Appended, error) {
-	wait, err := s.AppendStart(ctx, c, id, rows, keyField, nil)
+	wait, err := s.appendStart(ctx, c, id, rows, keyField, nil, s.log.SubmitWaiting)
 	if err != nil {
 		return Appended{}, err
 	}
@@ -42,6 +42,14 @@ func (s *Store) Append(ctx context.Context, c Caller, id string, rows []Row, key
 // What needs no barrier to be known (a bad row, a full queue or disk) is
 // refused here, and nothing was accepted then.
 func (s *Store) AppendStart(ctx context.Context, c Caller, id string, rows []Row, keyField string, ch *Chain) (wait func(context.Context) (Appended, error), err error) {
+	return s.appendStart(ctx, c, id, rows, keyField, ch, s.log.Submit)
+}
+
+// submit is how a group is given to the log: by Submit, or by SubmitWaiting
+// where the caller waits next.
+type submit func(wal.Class, func(lsn uint64) wal.Decision) wal.Ticket
+
+func (s *Store) appendStart(ctx context.Context, c Caller, id string, rows []Row, keyField string, ch *Chain, by submit) (wait func(context.Context) (Appended, error), err error) {
 	num, epoch, err := s.gate(ctx, c, id, evWrite)
 	if err != nil {
 		return nil, s.lateRows(ctx, num, epoch, rows, err)
@@ -50,7 +58,7 @@ func (s *Store) AppendStart(ctx context.Context, c Caller, id string, rows []Row
 	if err != nil {
 		return nil, err
 	}
-	g.caller, g.epoch, g.chain = c, epoch, ch
+	g.caller, g.epoch, g.chain, g.by = c, epoch, ch, by
 	var t wal.Ticket
 	err = retry(ctx, func() (done bool, err error) {
 		t, done, err = s.submitRows(ctx, g)
@@ -79,6 +87,7 @@ type group struct {
 	num    uint32
 	rows   []groupRow
 	chain  *Chain
+	by     submit
 
 	batches []*wal.Batch
 	frames  int  // bytes of the log that it was encoded into, at most
@@ -177,7 +186,7 @@ func (s *Store) submitRows(ctx context.Context, g *group) (t wal.Ticket, done bo
 	batches := plan.batches(g)
 	g.batches, g.frames = batches, framesBytes(batches)
 	asked, again := false, false
-	t = s.decide(wal.Ordinary, func(lsn uint64) (d wal.Decision) {
+	t = g.by(wal.Ordinary, s.locked(func(lsn uint64) (d wal.Decision) {
 		asked = true
 		l := s.view(g.num)
 		if g.chain != nil && g.chain.cut {
@@ -192,7 +201,7 @@ func (s *Store) submitRows(ctx context.Context, g *group) (t wal.Ticket, done bo
 			g.chain.cut = true
 		}
 		return d
-	})
+	}))
 	if again || !asked {
 		giveBodies(batches)
 	}

@@ -37,7 +37,7 @@ func (s *Store) submitAttach(ctx context.Context, c Caller, num uint32, epoch ui
 	b := newBatch(num, rec.entry(num),
 		ownRow(num, "type", "attached", "epoch", rec.epoch, "boot_id", s.bootID))
 	done = true
-	t := s.decide(wal.Reserved, func(lsn uint64) wal.Decision {
+	err = s.do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
 		l := s.view(num)
 		if r := s.fence(l, c, epoch, evAttach); r != nil {
 			return l.answer(r)
@@ -53,7 +53,7 @@ func (s *Store) submitAttach(ctx context.Context, c Caller, num uint32, epoch ui
 		l.token = c.Writer // the fence has found it to be the one
 		return d
 	})
-	return done, t.Wait(ctx)
+	return done, err
 }
 
 // accounted checks that an attach says of every open call, and of no other,

@@ -34,7 +34,7 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 	case epoch == 0:
 		epoch = s.epochOf(num, c.Writer, newest)
 	}
-	t := s.decide(wal.Reserved, func(uint64) wal.Decision {
+	err = s.do(ctx, wal.Reserved, func(uint64) wal.Decision {
 		l := s.view(num)
 		if l == nil {
 			return wal.Decision{Err: unknownRun(id)}
@@ -47,7 +47,7 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 		}
 		return l.answer(nil)
 	})
-	return num, epoch, t.Wait(ctx)
+	return num, epoch, err
 }
 
 // fence checks a writer's request against the run's accepted state: whose

@@ -115,7 +115,7 @@ func (s *Store) writeLate(ctx context.Context, num uint32, entries []entry) erro
 		some := entries[:min(len(entries), room)]
 		b := newBatch(num, some...)
 		done := true
-		t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+		err := s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
 			l := s.view(num)
 			if l.lateRows+len(some) > LateRowsMax {
 				done = false
@@ -123,7 +123,7 @@ func (s *Store) writeLate(ctx context.Context, num uint32, entries []entry) erro
 			}
 			return s.accept(l, lsn, b)
 		})
-		return done, t.Wait(ctx)
+		return done, err
 	})
 }
 

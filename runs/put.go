@@ -78,7 +78,7 @@ func (s *Store) submitPut(ctx context.Context, c Caller, num uint32, epoch uint6
 	hash := nameHash(num, p.name)
 	b := newBatch(num, p.entry(num))
 	done = true
-	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+	err = s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
 		l := s.view(num)
 		if r := s.fence(l, c, epoch, evWrite); r != nil {
 			return l.answer(r)
@@ -102,7 +102,7 @@ func (s *Store) submitPut(ctx context.Context, c Caller, num uint32, epoch uint6
 		}
 		return l.answer(payloadConflict(p.name, id))
 	})
-	return replayed, done, t.Wait(ctx)
+	return replayed, done, err
 }
 
 func payloadConflict(name string, id cas.ID) *Refusal {

@@ -109,7 +109,7 @@ func (s *Store) submitSettle(ctx context.Context, c Caller, num uint32, epoch ui
 		batches = s.settlement(&settling{num: num, rec: rec, payload: pl}, pk)
 	}
 	done = true
-	t := s.decide(wal.Reserved, func(lsn uint64) wal.Decision {
+	err = s.do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
 		l := s.view(num)
 		if r := s.fence(l, c, epoch, evSettle); r != nil {
 			return l.answer(r)
@@ -129,7 +129,7 @@ func (s *Store) submitSettle(ctx context.Context, c Caller, num uint32, epoch ui
 		}
 		return s.accept(l, lsn, batches...)
 	})
-	return replayed, done, t.Wait(ctx)
+	return replayed, done, err
 }
 
 func settleConflict(l *live, rec *record) *Refusal {

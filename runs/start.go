@@ -69,8 +69,8 @@ func (a *starting) keyed() bool { return a.req.IdempotencyKey != "" }
 // done: the key has come into use meanwhile.
 func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error) {
 	if a.req.ID != "" && s.taken(a.req.ID) {
-		t := s.decide(wal.Reserved, func(uint64) wal.Decision { return s.refuseTaken(a.req.ID) })
-		if err := t.Wait(ctx); err != nil {
+		err := s.do(ctx, wal.Reserved, func(uint64) wal.Decision { return s.refuseTaken(a.req.ID) })
+		if err != nil {
 			return Started{}, true, err
 		}
 	}
@@ -85,7 +85,7 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	}
 	token := s.token(num, rec.epoch, purposeWriter)
 	overtaken := false
-	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+	err := s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
 		if a.keyed() {
 			if _, ok := s.startKey(a.key); ok {
 				overtaken = true
@@ -104,7 +104,7 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 		l.token = token
 		return d
 	})
-	if err := t.Wait(ctx); err != nil || overtaken {
+	if err != nil || overtaken {
 		return Started{}, err != nil, err
 	}
 	st, err := s.started(num, rec.epoch, a.caller)

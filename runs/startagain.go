@@ -29,7 +29,7 @@ func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Starte
 	b := newBatch(num, raised.entry(num))
 	token := s.token(num, raised.epoch, purposeWriter)
 	epoch, overtaken := uint64(0), false
-	t := s.decide(wal.Ordinary, func(lsn uint64) wal.Decision {
+	err = s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
 		sk, ok := s.startKey(a.key)
 		l := s.view(num)
 		switch {
@@ -48,7 +48,7 @@ func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Starte
 		l.token = token
 		return d
 	})
-	if err := t.Wait(ctx); err != nil || overtaken {
+	if err != nil || overtaken {
 		return Started{}, err != nil, err
 	}
 	st, err := s.started(num, epoch, a.caller)

@@ -5,18 +5,25 @@ import (
 	"errors"
 )
 
-// Do is Submit and Wait in one, and faster than both: a caller that finds the
-// writer idle commits its group itself, and so nobody has to be woken, which
-// on a fast disk costs a fifth of a barrier.
+// Do is SubmitWaiting and Wait in one.
+func (l *Log) Do(ctx context.Context, class Class, decide func(lsn uint64) Decision) (lsn uint64, err error) {
+	t := l.SubmitWaiting(class, decide)
+	return t.lsn, t.Wait(ctx)
+}
+
+// SubmitWaiting is Submit by a caller that has nothing to do but to wait for
+// the ticket. If it finds the writer idle it commits its group itself before it
+// returns, and so nobody has to be woken, which on a fast disk costs a third of
+// a barrier.
 //
 // Whoever leads does what the writer does, in the same order, and lets others
-// join its group in the same way. ctx ends the wait, not the commit.
-func (l *Log) Do(ctx context.Context, class Class, decide func(lsn uint64) Decision) (lsn uint64, err error) {
+// join its group in the same way.
+func (l *Log) SubmitWaiting(class Class, decide func(lsn uint64) Decision) Ticket {
 	t, lead := l.submitAsLeader(class, decide)
 	if lead {
 		l.lead()
 	}
-	return t.lsn, t.Wait(ctx)
+	return t
 }
 
 // submitAsLeader is Submit, except that where the caller may lead it does.
