@@ -133,9 +133,9 @@ func (e *execution) command() (int, error) {
 	stop := make(chan struct{})
 	go e.obeyCancel(c, stop)
 	var copying sync.WaitGroup
-	var held [2]error
-	copying.Go(func() { held[0] = e.copy(os.Stdout, c.Stdout, "stdout") })
-	copying.Go(func() { held[1] = e.copy(os.Stderr, c.Stderr, "stderr") })
+	var failed [2]error
+	copying.Go(func() { failed[0] = e.copy(os.Stdout, c.Stdout, "stdout") })
+	copying.Go(func() { failed[1] = e.copy(os.Stderr, c.Stderr, "stderr") })
 	exit, err := c.Wait()
 	close(stop)
 	c.StopReading(heldWait)
@@ -144,7 +144,12 @@ func (e *execution) command() (int, error) {
 		return exitExec, err
 	}
 	e.facts.ended(e.app.clock.Now(), exit)
-	if held := errors.Join(held[0], held[1]); errors.Is(held, child.ErrHeld) {
+	for i, name := range []string{"standard output", "standard error"} {
+		if err := failed[i]; err != nil && !errors.Is(err, child.ErrHeld) {
+			e.app.note("exec: %s: %v", name, err)
+		}
+	}
+	if err := errors.Join(failed[0], failed[1]); errors.Is(err, child.ErrHeld) {
 		e.app.note("exec: %v; what it prints from now on is lost", child.ErrHeld)
 	}
 	return exit.Status(), nil

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // run starts a shell script and returns what it printed and how it ended.
@@ -79,6 +81,63 @@ func TestReaderGoesAway(t *testing.T) {
 	exit, err := c.Wait()
 	if err != nil || exit.Signal != syscall.SIGPIPE {
 		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// Whoever shares our output may make it non-blocking: the command must not
+// notice, and nothing of what it printed be lost.
+func TestOutputMadeNonBlocking(t *testing.T) {
+	const bytesWanted = 1 << 20
+	var fds [2]int
+	if err := syscall.Pipe(fds[:]); err != nil {
+		t.Fatal(err)
+	}
+	r, w := os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w")
+	defer r.Close()
+	if err := syscall.SetNonblock(fds[1], true); err != nil { // behind w's back
+		t.Fatal(err)
+	}
+	c, err := Start([]string{"sh", "-c", "head -c 1048576 /dev/zero"}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go Copy(io.Discard, c.Stderr, io.Discard)
+	copied := make(chan error, 1)
+	go func() { copied <- Copy(w, c.Stdout, io.Discard); w.Close() }()
+	for inPipe := 0; inPipe < copyBytes && len(copied) == 0; { // nobody reads until it is full
+		if inPipe, err = unix.IoctlGetInt(fds[0], unix.TIOCINQ); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if n, err := io.Copy(io.Discard, r); n != bytesWanted || err != nil {
+		t.Errorf("%d bytes of %d passed on, %v", n, bytesWanted, err)
+	}
+	if err := <-copied; err != nil {
+		t.Error(err)
+	}
+	if exit, err := c.Wait(); err != nil || exit.Status() != 0 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// A full disk behind our output is told: the command takes us for a pipe.
+func TestOutputCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	c, err := Start([]string{"sh", "-c", "echo hello"}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go Copy(io.Discard, c.Stderr, io.Discard)
+	if err := Copy(full, c.Stdout, io.Discard); !errors.Is(err, ErrUnwritten) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Copy: %v", err)
+	}
+	if _, err := c.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
