@@ -71,7 +71,8 @@ type Options struct {
 // Space is how full a file system is.
 type Space struct {
 	SizeBytes, FreeBytes int64
-	// Inodes and FreeInodes are -1 where they are not counted.
+	// Inodes and FreeInodes are -1 where they are not counted; without the
+	// first the second is not told.
 	Inodes, FreeInodes int64
 }
 

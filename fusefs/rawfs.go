@@ -123,7 +123,9 @@ func (f *rawFS) StatFs(_ <-chan struct{}, h *fuse.InHeader, out *fuse.StatfsOut)
 	out.Blocks = uint64(max(s.SizeBytes, 0)) / statfsBlockBytes
 	out.Bfree = uint64(max(s.FreeBytes, 0)) / statfsBlockBytes
 	out.Bavail = out.Bfree
-	out.Files, out.Ffree = uint64(max(s.Inodes, 0)), uint64(max(s.FreeInodes, 0))
+	if s.Inodes >= 0 { // else df would compute a negative number of used ones
+		out.Files, out.Ffree = uint64(s.Inodes), uint64(max(s.FreeInodes, 0))
+	}
 	return fuse.OK
 }
 

@@ -189,6 +189,24 @@ func TestSeekDataAndHole(t *testing.T) {
 	}
 }
 
+// Without the number of inodes no free ones are told: df would compute a
+// negative number of used ones.
+func TestStatfsInodesNotCounted(t *testing.T) {
+	_, v := sample()
+	mnt, _ := mount(t, v, func(o *fusefs.Options) {
+		o.Space = func() (fusefs.Space, error) {
+			return fusefs.Space{SizeBytes: 100 << 20, FreeBytes: 40 << 20, Inodes: -1, FreeInodes: 300}, nil
+		}
+	})
+	var st unix.Statfs_t
+	if err := unix.Statfs(mnt, &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Files != 0 || st.Ffree != 0 {
+		t.Errorf("%d inodes, %d free", st.Files, st.Ffree)
+	}
+}
+
 func TestStatfsAndNameMax(t *testing.T) {
 	_, v := sample()
 	mnt, _ := mount(t, v, func(o *fusefs.Options) {

@@ -34,6 +34,11 @@ func (i *importing) file(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return err
+	} else if !info.Mode().IsRegular() {
+		return errors.New("no regular file: an import reads it twice, so save what comes from elsewhere in a file first")
+	}
 	if err := i.survey(f); err != nil {
 		return err
 	}

@@ -50,7 +50,12 @@ func newLsCommand(a *app) *cobra.Command {
 		GroupID: groupRead,
 		Example: "  durafs ls --phase running\n  durafs ls --label task_id=42 --json | jq -r .id",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runLs(cmd.Context(), a, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Limit < 0 {
+				return badUsage(cmd, "--limit %d is negative; 0 lists all", o.Limit)
+			}
+			return runLs(cmd.Context(), a, o)
+		},
 	}
 	o.AddFlags(cmd.Flags())
 	return cmd

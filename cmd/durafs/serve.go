@@ -86,10 +86,11 @@ func runServe(ctx context.Context, a *app, o ServeOptions) error {
 		return openError(err)
 	}
 	a.greet(d)
-	context.AfterFunc(ctx, func() {
+	asked := context.AfterFunc(ctx, func() {
 		a.note("serve: stopping")
 		stop() // a second signal ends us at once
 	})
+	defer asked() // before stop: an end by itself was not asked for
 	if err := d.Serve(ctx); err != nil {
 		return fmt.Errorf("stopped: %w", err)
 	}

@@ -15,6 +15,10 @@ import (
 // statusPoll is how often a daemon that is not ready is asked again.
 const statusPoll = 50 * time.Millisecond
 
+// statusWait is how long a daemon may take to answer that was not given a time:
+// one that hangs is what status is there to tell.
+const statusWait = 10 * time.Second
+
 // StatusOptions says how to ask for the daemon's state.
 type StatusOptions struct {
 	SocketOption
@@ -70,7 +74,13 @@ func runStatus(ctx context.Context, a *app, o StatusOptions) error {
 // ask asks the daemon, until it is ready or o.Wait is over.
 func (o *StatusOptions) ask(ctx context.Context) (json.RawMessage, error) {
 	if o.Wait <= 0 {
-		return o.askOnce(ctx)
+		ctx, cancel := context.WithTimeout(ctx, statusWait)
+		defer cancel()
+		raw, err := o.askOnce(ctx)
+		if ctx.Err() != nil {
+			err = notReady(statusWait, err)
+		}
+		return raw, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
@@ -87,10 +97,20 @@ func (o *StatusOptions) ask(ctx context.Context) (json.RawMessage, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, &codeError{code: exitAway, err: fmt.Errorf("the daemon is not ready after %v: %w", o.Wait, last)}
+			return nil, notReady(o.Wait, last)
 		case <-tick.C:
 		}
 	}
+}
+
+// notReady is the error of a daemon that gave no answer in time. One that takes
+// the connection is there, and hangs or is busy.
+func notReady(wait time.Duration, last error) error {
+	e := &codeError{code: exitAway, err: fmt.Errorf("the daemon is not ready after %v: %w", wait, last)}
+	if exitCode(last) != exitAway {
+		e.next = "it takes connections, but does not answer: look at its log, and whether it is stopped or waits for the disk"
+	}
+	return e
 }
 
 // askOnce asks with a client of its own: where there was no socket to be found

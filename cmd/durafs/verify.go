@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -89,7 +90,14 @@ func runVerify(ctx context.Context, a *app, o VerifyOptions) error {
 
 // notChecked is the error of a store of which nothing can be said.
 func notChecked(err error) error {
-	return &codeError{code: exitUsage, err: fmt.Errorf("could not be checked: %w", err), next: "name the store: --store DIR"}
+	next := "name the store: --store DIR"
+	switch {
+	case errors.Is(err, context.Canceled):
+		err, next = errors.New("interrupted"), "what was not looked at may be damaged: run it again to its end"
+	case errors.Is(err, fs.ErrPermission):
+		next = "run it as the user that runs the daemon, or as root"
+	}
+	return &codeError{code: exitUsage, err: fmt.Errorf("could not be checked: %w", err), next: next}
 }
 
 // storeDir is the store that is meant: the one named, or the one of the daemon
@@ -114,6 +122,9 @@ func (o *VerifyOptions) storeDir(ctx context.Context) (string, error) {
 		}
 	} else if !errors.Is(err, control.ErrAway) {
 		return "", err
+	}
+	if to, err := os.Readlink(socket); err == nil {
+		socket = to // the link that a daemon leaves is absolute
 	}
 	return filepath.Abs(filepath.Dir(socket))
 }
