@@ -18,6 +18,7 @@ const (
 	putDepthMax      = 16      // chunks of one put in the encoders
 	sealQueueMax     = 2       // packs that wait to be sealed
 	writeBehindBytes = 1 << 20
+	hashReadBytes    = 256 << 10
 )
 
 // Pack is what the ledger knows of a pack.

@@ -30,8 +30,10 @@ type sealer struct {
 	ahead chan full // an active pack with more to hash; holds at most one
 	done  chan struct{}
 
-	// The goroutine owns waiting: packs whose sealing failed, for now.
+	// The goroutine owns waiting: packs whose sealing failed, for now, and
+	// buf, through which packs are hashed.
 	waiting []full
+	buf     []byte
 
 	// mu guards err: why more than sealQueueMax packs wait.
 	mu  sync.Mutex
@@ -97,7 +99,10 @@ func (s *Store) hashAhead(f full, end int64) error {
 	if end <= w.hashed {
 		return nil
 	}
-	n, err := io.Copy(w.hash, io.NewSectionReader(f.h.f, w.hashed, end-w.hashed))
+	if s.sealer.buf == nil {
+		s.sealer.buf = make([]byte, hashReadBytes)
+	}
+	n, err := io.CopyBuffer(w.hash, io.NewSectionReader(f.h.f, w.hashed, end-w.hashed), s.sealer.buf)
 	w.hashed += n
 	if err == nil && w.hashed < end {
 		err = io.ErrUnexpectedEOF
