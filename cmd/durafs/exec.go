@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ type execution struct {
 }
 
 func runExec(ctx context.Context, a *app, o ExecOptions, argv []string) error {
-	if _, err := exec.LookPath(argv[0]); err != nil {
+	if _, err := child.Look(argv[0]); err != nil {
 		return &codeError{code: child.StartExitCode(err), err: err}
 	}
 	e, err := newExecution(a, o, argv)

@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 )
 
@@ -37,9 +38,40 @@ type Child struct {
 	forward *forwarder
 }
 
-// Start starts argv with the environment env and our standard input.
+// Look tells whether argv[0] would be found, and where: as a shell finds it,
+// also in the working directory where $PATH names that.
+func Look(name string) (path string, err error) {
+	path, err = exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) {
+		err = nil
+	}
+	return path, err
+}
+
+// Start starts argv with the environment env and our standard input. A script
+// without "#!" is given to sh, as by every shell.
 func Start(argv, env []string) (*Child, error) {
-	cmd := exec.Command(argv[0], argv[1:]...)
+	c, err := start(argv, argv[0], env)
+	if errors.Is(err, syscall.ENOEXEC) {
+		path, lookErr := Look(argv[0])
+		if lookErr != nil {
+			return nil, err
+		}
+		if !strings.Contains(path, "/") {
+			path = "./" + path
+		}
+		c, err = start(append([]string{"sh", path}, argv[1:]...), "/bin/sh", env)
+	}
+	return c, err
+}
+
+// start starts the program with the name, or at the path, file.
+func start(argv []string, file string, env []string) (*Child, error) {
+	cmd := exec.Command(file, argv[1:]...)
+	cmd.Args[0] = argv[0]
+	if errors.Is(cmd.Err, exec.ErrDot) {
+		cmd.Err = nil
+	}
 	cmd.Env, cmd.Stdin = env, os.Stdin
 	outR, outW, err := os.Pipe()
 	if err != nil {

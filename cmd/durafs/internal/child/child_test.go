@@ -48,6 +48,34 @@ func TestSignalled(t *testing.T) {
 	}
 }
 
+// What a shell would run is run: a script without "#!", and what is found in
+// the working directory because $PATH names it.
+func TestFoundAsByAShell(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PATH", ".:"+os.Getenv("PATH"))
+	if err := os.WriteFile("plain-script", []byte("echo got $1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"./plain-script", "plain-script"} {
+		if _, err := Look(name); err != nil {
+			t.Errorf("Look(%s): %v", name, err)
+		}
+		c, err := Start([]string{name, "it"}, os.Environ())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var out bytes.Buffer
+		go Copy(io.Discard, c.Stderr, io.Discard)
+		if err := Copy(&out, c.Stdout, io.Discard); err != nil {
+			t.Error(err)
+		}
+		if exit, err := c.Wait(); err != nil || exit.Status() != 0 || out.String() != "got it\n" {
+			t.Errorf("%s: %+v, %v, %q", name, exit, err, out.String())
+		}
+	}
+}
+
 func TestStartExitCode(t *testing.T) {
 	file := t.TempDir() + "/plain"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
