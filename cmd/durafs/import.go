@@ -94,7 +94,7 @@ func runImport(ctx context.Context, a *app, o ImportOptions, files []string) err
 		if err != nil {
 			failures++
 			i.result.Error = oneLine(err)
-			fmt.Fprintf(a.stderr, "%s: %s\n", file, oneLine(err))
+			fmt.Fprintf(a.stderr, "%s: %s\n", term.Safe(file), oneLine(err))
 		}
 		if err := i.print(); err != nil {
 			return err

@@ -81,7 +81,7 @@ func (i *importing) survey(f *os.File) error {
 func (i *importing) tell(p importer.Problem) {
 	i.result.Problems++
 	i.progress.Clear()
-	fmt.Fprintf(i.app.stderr, "%s:%d: %s\n", i.result.File, p.Line, term.Safe(p.What))
+	fmt.Fprintf(i.app.stderr, "%s:%d: %s\n", term.Safe(i.result.File), p.Line, term.Safe(p.What))
 }
 
 // earlier looks for a former import of the same bytes. One that was finished
@@ -227,12 +227,13 @@ func (i *importing) print() error {
 		return i.app.printJSON(r)
 	}
 	var err error
+	file := term.Safe(r.File)
 	switch {
 	case r.Error != "":
 	case r.Already:
-		_, err = fmt.Fprintf(i.app.stdout, "%s  %s: already imported as %s\n", r.Run, r.File, r.Run)
+		_, err = fmt.Fprintf(i.app.stdout, "%s  %s: already imported as %s\n", r.Run, file, r.Run)
 	default:
-		_, err = fmt.Fprintf(i.app.stdout, "%s  %s: %s, %s", r.Run, r.File, r.Format, term.Count(r.Rows, "row"))
+		_, err = fmt.Fprintf(i.app.stdout, "%s  %s: %s, %s", r.Run, file, r.Format, term.Count(r.Rows, "row"))
 		if r.NotRead > 0 {
 			fmt.Fprintf(i.app.stdout, ", %s not read", term.Count(r.NotRead, "place"))
 		}

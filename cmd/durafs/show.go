@@ -54,7 +54,9 @@ func runShow(ctx context.Context, a *app, o ShowOptions, id string) error {
 	}
 	for _, f := range recordFields(r) {
 		if f.value != "" {
-			fmt.Fprintf(a.stdout, "%-12s %s\n", f.name, term.Safe(f.value))
+			if _, err := fmt.Fprintf(a.stdout, "%-12s %s\n", f.name, term.Safe(f.value)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
