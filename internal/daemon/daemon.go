@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"durafs/control/server"
@@ -68,11 +69,14 @@ type Daemon struct {
 	server  *server.Server
 	metrics *metrics
 	mount   *fusefs.Server // nil: none
-	control *net.UnixListener
-	agent   *net.UnixListener
-	link    string        // "" for none
-	opened  time.Duration // boot time
-	started time.Time
+	// mountDir is config.Mount for the status, which is asked for through the
+	// mount as soon as that is there, before it is known by its resolved name.
+	mountDir atomic.Pointer[string]
+	control  *net.UnixListener
+	agent    *net.UnixListener
+	link     string        // "" for none
+	opened   time.Duration // boot time
+	started  time.Time
 
 	// undo holds what to close when opening fails half-way, newest last.
 	undo []func() error
@@ -123,7 +127,9 @@ func (d *Daemon) resolve() error {
 		}
 		*p = abs
 	}
-	if d.config.Mount == "" {
+	mount := d.config.Mount
+	d.mountDir.Store(&mount)
+	if mount == "" {
 		return nil
 	}
 	return checkOverlap(d.config.Store, d.config.Mount)

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -131,6 +133,28 @@ func TestStopAndStart(t *testing.T) {
 	r, _, err := (&control.Client{Socket: d.Config().Socket}).Get(t.Context(), started.Record.ID)
 	if err != nil || r.Phase != control.PhasePausedInterruption {
 		t.Errorf("after a restart: %+v, %v", r, err)
+	}
+}
+
+// The mount can be read before the daemon that makes it has gone on: the file
+// status, too. (The race detector judges.)
+func TestStatusWhileMounting(t *testing.T) {
+	need.FUSE(t)
+	dir := shortDir(t)
+	status := filepath.Join(dir, "m", "status")
+	reader := exec.Command("sh", "-c", `while :; do read line < "$1" && echo "$line"; done 2>/dev/null`, "sh", status)
+	out, err := reader.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Wait()
+	defer reader.Process.Kill()
+	serve(t, daemon.Config{Store: filepath.Join(dir, "s"), Mount: filepath.Join(dir, "m")})
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "health") {
+		t.Errorf("status: %q, %v", line, err)
 	}
 }
 

@@ -36,7 +36,9 @@ func (d *Daemon) openMount(context.Context) error {
 		return err
 	}
 	d.mount = m
-	d.config.Mount = m.Dir()
+	dir := m.Dir()
+	d.config.Mount = dir
+	d.mountDir.Store(&dir)
 	d.undo = append(d.undo, d.unmount)
 	return nil
 }

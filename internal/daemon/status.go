@@ -35,7 +35,7 @@ func (d *Daemon) Status() Status {
 		UptimeMS:  (d.clock.Boot() - d.opened).Milliseconds(),
 		Socket:    d.config.Socket,
 		Agents:    AgentSocket(d.config.Socket),
-		Mount:     d.config.Mount,
+		Mount:     *d.mountDir.Load(),
 		Status:    d.store.Status(),
 	}
 }
