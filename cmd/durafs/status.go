@@ -89,8 +89,8 @@ func (o *StatusOptions) ask(ctx context.Context) (json.RawMessage, error) {
 	var last error
 	for {
 		raw, err := o.askOnce(ctx)
-		if err == nil {
-			return raw, nil
+		if err == nil || hopeless(err) { // a refusal will be the same later
+			return raw, err
 		}
 		if last == nil || ctx.Err() == nil {
 			last = err
