@@ -115,6 +115,9 @@ func (o *VerifyOptions) storeDir(ctx context.Context) (string, error) {
 	}
 	c, err := o.client()
 	if err == nil {
+		// A daemon that hangs is no reason to hang too.
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
 		var s daemon.Status
 		raw, err := c.Status(ctx)
 		if err == nil && json.Unmarshal(raw, &s) == nil && s.Store != "" {

@@ -51,9 +51,9 @@ type Recorder struct {
 
 // Totals counts what a command printed.
 type Totals struct {
-	Rows  uint64 // rows made, lost ones included
-	Bytes int64  // of output
-	Lost  uint64 // rows that found no room
+	Rows  uint64 `json:"rows"`  // rows made, lost ones included
+	Bytes int64  `json:"bytes"` // of output
+	Lost  uint64 `json:"lost"`  // rows that found no room
 }
 
 // gap is a stretch of rows that found no room and was not told of yet.
