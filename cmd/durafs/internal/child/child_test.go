@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -237,6 +238,12 @@ func TestSignalsArePassedOn(t *testing.T) {
 		os.Stdout.WriteString(stdout)
 		os.Exit(exit.Status())
 	}
+	// Under nohup, or in the background of a script, some are ignored, and a
+	// shell cannot trap what it was started with as ignored. What is caught
+	// here has its default there.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(caught)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
 		wrapper := exec.Command(os.Args[0], "-test.run=^TestSignalsArePassedOn$")
 		wrapper.Env = append(os.Environ(), "CHILD_TEST_SCRIPT=trap 'echo got it; exit 7' INT TERM HUP QUIT USR1; echo ready >&2; while :; do read x; done")
