@@ -38,19 +38,33 @@ func (t Ticket) Wait(ctx context.Context) error {
 	if t.group == nil {
 		return t.err
 	}
-	select {
-	case <-t.group.done:
-	case <-ctx.Done():
-		select {
-		case <-t.group.done:
-		default:
-			return ctx.Err()
-		}
+	if err := t.group.wait(ctx); err != nil {
+		return err
 	}
 	if t.group.err != nil {
 		return t.group.err
 	}
 	return t.err
+}
+
+// wait waits until the group was answered, or ctx ends before that.
+func (g *group) wait(ctx context.Context) error {
+	end := ctx.Done()
+	if end == nil {
+		<-g.done // waiting for one thing costs half of waiting for two
+		return nil
+	}
+	select {
+	case <-g.done:
+		return nil
+	case <-end:
+	}
+	select {
+	case <-g.done:
+		return nil
+	default:
+		return ctx.Err()
+	}
 }
 
 // Submit runs decide inside the accept lock, with the LSN that the first of
