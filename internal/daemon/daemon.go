@@ -69,8 +69,9 @@ type Daemon struct {
 	server  *server.Server
 	metrics *metrics
 	mount   *fusefs.Server // nil: none
-	// mountDir is config.Mount for the status, which is asked for through the
-	// mount as soon as that is there, before it is known by its resolved name.
+	// mountDir is where the mount is now, for the status: that is asked for
+	// through the mount too, from when it is there, before Mount has returned
+	// its resolved name. "" for no mount, and when it was taken away.
 	mountDir atomic.Pointer[string]
 	control  *net.UnixListener
 	agent    *net.UnixListener
@@ -186,6 +187,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 			waiting = false
 		case <-unmounted:
 			d.log.Warn("the mount was taken away; the store is served on", "mount", d.config.Mount)
+			d.mountDir.Store(new(string))
 			unmounted = nil
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"durafs/control"
 	"durafs/internal/daemon"
 	"durafs/internal/need"
@@ -155,6 +157,25 @@ func TestStatusWhileMounting(t *testing.T) {
 	serve(t, daemon.Config{Store: filepath.Join(dir, "s"), Mount: filepath.Join(dir, "m")})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "health") {
 		t.Errorf("status: %q, %v", line, err)
+	}
+}
+
+// A mount that somebody took away is not told of any more.
+func TestMountTakenAway(t *testing.T) {
+	need.FUSE(t)
+	need.Root(t, "unmount")
+	dir := shortDir(t)
+	d, _ := serve(t, daemon.Config{Store: filepath.Join(dir, "s"), Mount: filepath.Join(dir, "m")})
+	if s := d.Status(); s.Mount != d.Config().Mount {
+		t.Errorf("mount %q", s.Mount)
+	}
+	if err := unix.Unmount(d.Config().Mount, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); d.Status().Mount != ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the status tells of a mount on %s", d.Status().Mount)
+		}
 	}
 }
 
