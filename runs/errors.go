@@ -18,6 +18,7 @@ const (
 	BadLabel            Code = "bad-label"
 	BadBinding          Code = "bad-binding"
 	BadStatus           Code = "bad-status"
+	BadPhase            Code = "bad-phase"
 	BadLease            Code = "bad-lease"
 	BadCursor           Code = "bad-cursor"
 	TooLarge            Code = "too-large"
@@ -56,6 +57,7 @@ var advice = map[Code]string{
 	BadLabel:            "use at most 64 labels with names like those of payloads and values of at most 256 bytes of UTF-8",
 	BadBinding:          "give exactly provider, model, scope (at most 256 bytes each) and local",
 	BadStatus:           "use success, failure or aborted",
+	BadPhase:            "use one of " + strings.Join(phaseNames[Running:], ", "),
 	BadLease:            "use whole milliseconds up to 24 hours, or 0 for a run driven by hand",
 	BadCursor:           "begin the list again without a cursor",
 	TooLarge:            "send less, or put it as a payload",

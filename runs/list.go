@@ -81,7 +81,7 @@ func newListing(c Caller, q ListQuery) (*listing, error) {
 	if q.Phase != "" {
 		p, ok := ParsePhase(q.Phase)
 		if !ok {
-			r := refuse(BadStatus, "%s is no phase", quote(q.Phase))
+			r := refuse(BadPhase, "%s is no phase", quote(q.Phase))
 			r.Field = "phase"
 			return nil, r
 		}

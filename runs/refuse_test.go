@@ -128,7 +128,7 @@ func TestRefusals(t *testing.T) {
 		{"get: bad id", BadID, func() error { return get(owner, "EXEC_a") }},
 		{"look: not the caller's", NotOwner, func() error { _, err := w.s.Look(agentC, a.id); return err }},
 		{"list: cursor", BadCursor, func() error { return list(owner, ListQuery{After: "07"}) }},
-		{"list: phase", BadStatus, func() error { return list(owner, ListQuery{Phase: "odd"}) }},
+		{"list: phase", BadPhase, func() error { return list(owner, ListQuery{Phase: "odd"}) }},
 		{"list: another uid", NotOwner, func() error { return list(agentC, ListQuery{UID: &uid}) }},
 		{"payload: unknown", UnknownPayload, func() error { _, err := w.payload(a.id, "q"); return err }},
 		{"payload: none at the end yet", UnknownPayload, func() error { _, err := w.payload(a.id, TerminalName); return err }},

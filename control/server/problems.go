@@ -108,6 +108,7 @@ var refusalStatus = map[runs.Code]int{
 	runs.BadLabel:            http.StatusBadRequest,
 	runs.BadBinding:          http.StatusBadRequest,
 	runs.BadStatus:           http.StatusBadRequest,
+	runs.BadPhase:            http.StatusBadRequest,
 	runs.BadLease:            http.StatusBadRequest,
 	runs.BadCursor:           http.StatusBadRequest,
 	runs.TooLarge:            http.StatusRequestEntityTooLarge,
