@@ -58,8 +58,10 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep boo
 	if _, err := fsys.ReadDir(dir); err != nil {
 		return Summary{}, fmt.Errorf("cas: %w", err)
 	}
-	s := &Store{fs: fsys, dir: dir, codec: codec, packs: make(map[uint32]*pack),
-		files: newFileCache(fsys, openFilesMax), cache: newChunkCache(cacheBytesMax)}
+	s := &Store{
+		fs: fsys, dir: dir, codec: codec, packs: make(map[uint32]*pack),
+		files: newFileCache(fsys, openFilesMax), cache: newChunkCache(cacheBytesMax),
+	}
 	s.buffers.New = func() any { return newBuffer() }
 	defer s.files.close()
 	v := &verifier{s: s, ctx: ctx, deep: deep, sound: sound, report: report}

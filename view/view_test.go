@@ -462,7 +462,6 @@ func TestEffects(t *testing.T) {
 	if view.NegativeName(view.RunsDir, "payload") || view.NegativeName(view.PayloadsDir(3), "late") {
 		t.Error("names that are not announced would be remembered as missing")
 	}
-
 }
 
 func TestWatch(t *testing.T) {

@@ -9,8 +9,11 @@ import (
 // and applying it fails or not, but never panics.
 func FuzzEdits(f *testing.F) {
 	f.Add(appendEdits(nil, []edit{
-		beginSnapshot(1), raiseHigh{1, 2, 3}, setSegment{ID: 1, Salt: 2, Size: 100, State: segSealed, End: 50, Last: 7},
-		setPack{Seq: 1, Nonce: 2, Sealed: true, Bytes: 3}, dropPack(1), dropSegment(1),
+		beginSnapshot(1),
+		raiseHigh{1, 2, 3},
+		setSegment{ID: 1, Salt: 2, Size: 100, State: segSealed, End: 50, Last: 7},
+		setPack{Seq: 1, Nonce: 2, Sealed: true, Bytes: 3},
+		dropPack(1), dropSegment(1),
 	}))
 	f.Add([]byte{kindBegin, 1, 0, 0, 0})
 	f.Add([]byte{kindSetSegment})
