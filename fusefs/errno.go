@@ -105,6 +105,7 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.BadLabel:          syscall.EINVAL,
 	runs.BadBinding:        syscall.EINVAL,
 	runs.BadStatus:         syscall.EINVAL,
+	runs.BadPhase:          syscall.EINVAL,
 	runs.BadLease:          syscall.EINVAL,
 	runs.BadCursor:         syscall.EINVAL,
 	runs.RowNotObject:      syscall.EINVAL,
