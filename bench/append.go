@@ -8,11 +8,15 @@ import (
 	"time"
 
 	"durafs/internal/vfs"
+	"durafs/segment"
 	"durafs/wal"
 )
 
 const (
 	entryBytes = 1024
+	// writtenBytes is what the log gives to the disk for an entry, and so what
+	// the floor writes for one: the same bytes.
+	writtenBytes = entryBytes + segment.FrameHeaderBytes
 	// roundTime is how long one side of a pair runs in one round.
 	roundTime = 250 * time.Millisecond
 	// warmTime is how long the log runs before the first round, so that its
@@ -63,7 +67,7 @@ func comparePairs(ctx context.Context, log *wal.Log, floor *floorFile, writers i
 	}
 	for range rounds {
 		// One barrier that carries the entries of all writers.
-		group, err := floor.barriers(writers*entryBytes, roundTime)
+		group, err := floor.barriers(writers*writtenBytes, roundTime)
 		if err != nil {
 			return nil, nil, err
 		}
