@@ -14,7 +14,7 @@ import (
 
 // notifier tells the kernel what it remembers wrongly.
 //
-// The log's writer goroutine says what changed (changed), which costs it a map
+// The log's committer says what changed (changed), which costs it a map
 // entry at most; one goroutine (serve) takes all that came together and tells
 // the kernel what that may remember. It holds no lock while it
 // does: dropping pages waits for the reads that are under way, and so for
@@ -56,7 +56,7 @@ func (n *notifier) init(f *rawFS, c clock.Clock) {
 	n.pending = make(map[runs.Ref]runs.ChangeKinds)
 }
 
-// changed is called by the log's writer goroutine, after each barrier. What is
+// changed is called by the log's committer, after each barrier. What is
 // frequent, rows, it leaves out at once where nobody looks.
 func (n *notifier) changed(changes []runs.Change) {
 	now := n.clock.Boot()

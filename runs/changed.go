@@ -35,7 +35,7 @@ func (s *Store) Changed(ref Ref) <-chan struct{} {
 	return c
 }
 
-// Listen registers fn, which is called by the log's writer goroutine after
+// Listen registers fn, which is called by the log's committer after
 // each barrier, with what it made visible. fn must not block. It is set once,
 // before Boot.
 func (s *Store) Listen(fn func([]Change)) { s.listen = fn }

@@ -76,7 +76,7 @@ type View struct {
 	admitted admissions
 	lists    payloadLists
 
-	// watchers is replaced as a whole, so that the log's writer goroutine
+	// watchers is replaced as a whole, so that the log's committer
 	// reads it without a lock.
 	watchers atomic.Pointer[[]*watcher]
 }
@@ -102,7 +102,7 @@ func (v *View) publish(changes []runs.Change) {
 }
 
 // Watch calls fn with what each barrier made visible until stop is called. fn
-// is called by the log's writer goroutine and must not block; it may be called
+// is called by the log's committer and must not block; it may be called
 // once more while stop returns.
 func (v *View) Watch(fn func([]runs.Change)) (stop func()) {
 	w := &watcher{fn}

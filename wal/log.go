@@ -55,7 +55,7 @@ type Log struct {
 	toSeal []*segFile
 	spare  [][]*Batch // emptied slices of former groups
 
-	// writer is owned by the writer goroutine.
+	// writer is owned by the committer.
 	writer writer
 	stats  counters
 

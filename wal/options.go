@@ -42,7 +42,7 @@ type Options struct {
 	// durable, for ordinary batches; reserved ones may use as much again.
 	QueueBytesMax   int64
 	QueueBatchesMax int
-	// OnBarrier, if not nil, is called by the writer goroutine after each
+	// OnBarrier, if not nil, is called by the committer, one at a time, after each
 	// group that became durable.
 	OnBarrier func(took time.Duration, batches, bytes int)
 }

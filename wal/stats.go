@@ -2,7 +2,7 @@ package wal
 
 import "sync/atomic"
 
-// counters are written by the writer goroutine.
+// counters are written by the committer.
 type counters struct {
 	barriers, batches, bytes atomic.Uint64
 }

@@ -117,9 +117,9 @@ type Decision struct {
 // State is the owner of the values that batches make.
 type State interface {
 	// Publish installs the values of batches, in LSN order, each batch as one
-	// step. It is called by the writer goroutine after the barrier and before
-	// any waiter is woken; it must not block on a caller, and must not keep
-	// the slice.
+	// step. It is called by the committer (the writer goroutine, or a caller
+	// that leads), one at a time, after the barrier and before any waiter is
+	// woken; it must not block on a caller, and must not keep the slice.
 	Publish(batches []*Batch)
 	// Reset drops all accepted values that were not published, since their
 	// batches were refused or their outcome is unknown. It is called inside
