@@ -28,6 +28,11 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 	s.mu.RUnlock()
 	switch {
 	case newest == 0:
+		// After a failed barrier it may exist all the same: that shows when
+		// the store is opened again, and nobody is told otherwise before.
+		if err := s.log.Healthy(); err != nil {
+			return 0, 0, err
+		}
 		return 0, 0, unknownRun(id)
 	case pass:
 		return num, epoch, nil
