@@ -116,7 +116,7 @@ func Open(ctx context.Context, c Config) (_ *Daemon, err error) {
 // must not depend on where this process runs.
 func (d *Daemon) resolve() error {
 	if d.config.Socket == "" {
-		d.config.Socket = filepath.Join(d.config.Store, controlName)
+		d.config.Socket = filepath.Join(d.config.Store, store.ControlName)
 	}
 	for _, p := range []*string{&d.config.Store, &d.config.Mount, &d.config.Socket} {
 		if *p == "" {

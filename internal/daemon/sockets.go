@@ -13,12 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"durafs/control/server"
-)
-
-// The sockets' names in a store.
-const (
-	controlName = "control.sock"
-	agentName   = "agent.sock"
+	"durafs/store"
 )
 
 // socketMode lets nobody in but the daemon's own user, and root.
@@ -30,9 +25,9 @@ const socketMode = 0o600
 func AgentSocket(control string) string {
 	dir, name := filepath.Split(control)
 	switch {
-	case name == controlName:
-		return dir + agentName
-	case name == agentName, strings.HasSuffix(name, "-"+agentName):
+	case name == store.ControlName:
+		return dir + store.AgentName
+	case name == store.AgentName, strings.HasSuffix(name, "-"+store.AgentName):
 		return control
 	}
 	return dir + strings.TrimSuffix(name, ".sock") + "-agent.sock"
@@ -86,7 +81,7 @@ func (d *Daemon) makeLink(context.Context) error {
 	if d.config.RuntimeDir == "" {
 		return nil
 	}
-	link := filepath.Join(d.config.RuntimeDir, "durafs", controlName)
+	link := filepath.Join(d.config.RuntimeDir, "durafs", store.ControlName)
 	if err := replaceLink(link, d.config.Socket); err != nil {
 		d.log.Warn("no link to the socket", "link", link, "err", err)
 		return nil
