@@ -19,6 +19,7 @@ var layers = map[string]int{
 	"internal/tidy":    0,
 	"internal/vfs":     0,
 
+	"internal/ballast":        1,
 	"internal/term":           1,
 	"internal/vfs/vfstest":    1,
 	"internal/durable":        1,
@@ -71,7 +72,7 @@ var importRules = []importRule{
 	},
 	{
 		path:    "os",
-		not:     []string{"segment", "wal", "cas", "runs", "view", "importer", "internal/durable"},
+		not:     []string{"segment", "wal", "cas", "runs", "view", "importer", "internal/ballast", "internal/durable"},
 		instead: "the file system is a vfs.FS that the caller gives; errors are in io/fs",
 	},
 	{
