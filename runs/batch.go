@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"durafs/wal"
 )
@@ -122,23 +123,29 @@ func appendStamp(b []byte, s stamp) []byte {
 // refers to p. Exactly what they write is taken: decoding and encoding again
 // gives p.
 func decodeBatch(p []byte) (*batch, error) {
-	if len(p) > wal.BatchBytesMax {
-		return nil, badBatch("it has %d bytes", len(p))
-	}
 	b := new(batch)
+	return b, b.decode(p)
+}
+
+// decode is decodeBatch into b, whose slices are used again.
+func (b *batch) decode(p []byte) error {
+	if len(p) > wal.BatchBytesMax {
+		return badBatch("it has %d bytes", len(p))
+	}
 	body, err := b.stamp.decode(p)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	b.entries = b.entries[:0]
 	for len(body) > 0 {
 		e, n, err := decodeEntry(body)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.entries = append(b.entries, e)
 		body = body[n:]
 	}
-	return b, b.checkRuns()
+	return b.checkRuns()
 }
 
 func (s *stamp) decode(p []byte) (body []byte, err error) {
@@ -157,7 +164,7 @@ func (s *stamp) decode(p []byte) (body []byte, err error) {
 	if count == 0 || count > batchRunsMax || n < 0 {
 		return nil, badBatch("its stamp has %d runs", count)
 	}
-	s.runs = make([]stampRun, count)
+	s.runs = slices.Grow(s.runs[:0], count)[:count]
 	for i := range s.runs {
 		r := p[n+i*stampRunBytes:]
 		s.runs[i] = stampRun{

@@ -22,6 +22,7 @@ const bootWindow = 256
 // rest, and a Boot after a completed one changes nothing.
 func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error {
 	s.log, s.cas, s.bootID, s.packs = log, chunks, newBootID(), nil
+	s.replaying = batch{}
 	s.numbers.Store(s.index.newest)
 	s.acc.journal = s.journal
 	log.Start(s)

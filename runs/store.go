@@ -44,6 +44,7 @@ type Store struct {
 	published uint64            // LSN
 	journal   uint64            // LSN of the journal's newest published row
 	packs     map[uint32]uint32 // what replay saw referred to; nil once booted
+	replaying batch             // the batch that Replay is at; empty once booted
 
 	// numbers is the highest run number given, published or not.
 	numbers atomic.Uint32
@@ -68,12 +69,12 @@ func New(o Options) *Store {
 // Replay applies a batch that was read back; it is the callback of opening the
 // log. A batch that does not apply is an error, and the store is not usable.
 func (s *Store) Replay(f wal.Frame) error {
-	b, err := decodeBatch(f.Payload)
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	b := &s.replaying
+	if err := b.decode(f.Payload); err != nil {
+		return err
+	}
 	if _, err := s.index.apply(b, f.LSN, f.Pos); err != nil {
 		return err
 	}

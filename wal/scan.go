@@ -31,8 +31,11 @@ type scan struct {
 	last    uint64
 	vouched uint64
 	// pending are batches that nothing vouches for yet: the last group of the
-	// last segment, at the end. They are copies.
+	// last segment, at the end. Their payloads lie one after the other in kept,
+	// since the walk goes on and most groups are vouched for by the next one:
+	// it is used again and again, and a copy costs no allocation.
 	pending []Frame
+	kept    []byte
 	// ends tells where live segments were found to end; one that is missing
 	// ends where the tail begins, or has no frame.
 	ends map[uint32]segEntry
@@ -42,6 +45,7 @@ type scan struct {
 	bytes   int64
 	notes   []error
 	walker  *segment.Walker
+	ahead   *ahead // of the segment that was opened last, if it is a large one
 	// headless are the segments whose header block is damaged.
 	headless map[uint32]bool
 }
@@ -113,17 +117,31 @@ func (s *scan) open(e segEntry) (vfs.File, *segment.Walker, error) {
 	if err != nil {
 		return nil, nil, damageAt(name, 0, s.last+1, max(e.Last, s.vouched), err)
 	}
-	w, err := s.check(f, e)
+	read, err := s.check(f, e)
 	if err != nil {
 		f.Close()
 		return nil, nil, err
 	}
+	end := e.End
+	if e.State == segLive {
+		end = e.Size
+	}
+	if end > aheadBytes {
+		s.ahead = newAhead(read, end, s.ahead)
+		read, f = s.ahead.ReadAt, aheadFile{f, s.ahead}
+	}
+	w := segment.NewWalker(read, segment.NewKey(e.Salt), segment.HeaderBytes, end, s.last)
+	if s.walker != nil {
+		w.Reuse(s.walker)
+	}
+	s.walker = w
 	return f, w, nil
 }
 
-func (s *scan) check(f vfs.File, e segEntry) (*segment.Walker, error) {
+// check checks a segment but for its frames, and tells how to read it.
+func (s *scan) check(f vfs.File, e segEntry) (read func([]byte, int64) (int, error), err error) {
 	name, end := segmentName(e.ID), e.End
-	read := f.ReadAt
+	read = f.ReadAt
 	if e.State == segLive {
 		end = e.Size
 	}
@@ -160,12 +178,7 @@ func (s *scan) check(f vfs.File, e segEntry) (*segment.Walker, error) {
 	case h.ID != e.ID || h.Salt != e.Salt:
 		return nil, &DamageError{File: name, Reason: fmt.Sprintf("the file is another one: its header says segment %d", h.ID)}
 	}
-	w := segment.NewWalker(read, segment.NewKey(e.Salt), segment.HeaderBytes, end, s.last)
-	if s.walker != nil {
-		w.Reuse(s.walker)
-	}
-	s.walker = w
-	return w, nil
+	return read, nil
 }
 
 // walk takes frames until one is not valid (that error), or the end (nil).
@@ -207,7 +220,9 @@ func (s *scan) take(id uint32, f segment.Frame) error {
 	}
 	b := Frame{LSN: f.LSN, Run: f.Run, Count: f.Count, Payload: f.Payload, Pos: Position{id, uint32(f.Offset)}}
 	if f.LSN > s.vouched {
-		b.Payload = slices.Clone(b.Payload)
+		from := len(s.kept)
+		s.kept = append(s.kept, b.Payload...)
+		b.Payload = s.kept[from:len(s.kept):len(s.kept)]
 		s.pending = append(s.pending, b)
 		return nil
 	}
@@ -216,12 +231,17 @@ func (s *scan) take(id uint32, f segment.Frame) error {
 
 // flush delivers the pending batches that are vouched for by now.
 func (s *scan) flush() error {
-	for len(s.pending) > 0 && s.pending[0].LSN <= s.vouched {
-		b := s.pending[0]
-		s.pending = s.pending[1:]
-		if err := s.hand(b); err != nil {
+	n := 0
+	for ; n < len(s.pending) && s.pending[n].LSN <= s.vouched; n++ {
+		if err := s.hand(s.pending[n]); err != nil {
 			return err
 		}
+	}
+	if n > 0 {
+		s.pending = slices.Delete(s.pending, 0, n)
+	}
+	if len(s.pending) == 0 {
+		s.kept = s.kept[:0]
 	}
 	return nil
 }

@@ -192,9 +192,9 @@ func TestMountpoint(t *testing.T) {
 
 func TestAlignedBuffer(t *testing.T) {
 	for _, n := range []int{1, 4096, 100000} {
-		b := alignedBuffer(n)
+		b := AlignedBuffer(n)
 		if len(b) != n || addressOf(b)%directAlign != 0 {
-			t.Errorf("alignedBuffer(%d): %d bytes at %#x", n, len(b), addressOf(b))
+			t.Errorf("AlignedBuffer(%d): %d bytes at %#x", n, len(b), addressOf(b))
 		}
 	}
 }

@@ -41,12 +41,22 @@ func (f *osFile) ReadUncachedAt(p []byte, off int64) (int, error) {
 func readDirectAt(d *os.File, p []byte, off int64) (int, error) {
 	var buf []byte
 	got := 0
+	if whole := len(p) &^ (directAlign - 1); off%directAlign == 0 && isAligned(p) {
+		n, err := preadFull(d, p[:whole], off)
+		if err != nil {
+			return n, err
+		}
+		if n < whole {
+			return n, io.EOF
+		}
+		got = n
+	}
 	for got < len(p) {
 		at := off + int64(got)
 		start := at &^ (directAlign - 1)
 		skip := int(at - start)
 		if buf == nil {
-			buf = alignedBuffer(min(alignUp(skip+len(p)-got), directBytesMax))
+			buf = AlignedBuffer(min(alignUp(skip+len(p)-got), directBytesMax))
 		}
 		want := buf[:min(alignUp(skip+len(p)-got), len(buf))]
 		n, err := preadFull(d, want, start)
@@ -125,9 +135,14 @@ func (f *osFile) openDirect() (*os.File, error) {
 
 func alignUp(n int) int { return (n + directAlign - 1) &^ (directAlign - 1) }
 
-// alignedBuffer makes a buffer that begins at a multiple of directAlign.
-func alignedBuffer(n int) []byte {
+// AlignedBuffer makes a buffer of n bytes at an address that ReadUncachedAt can
+// have the disk write to, without a copy.
+func AlignedBuffer(n int) []byte {
 	b := make([]byte, n+directAlign)
-	skip := directAlign - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))&(directAlign-1))
+	skip := directAlign - int(addressIn(b)&(directAlign-1))
 	return b[skip%directAlign : skip%directAlign+n]
 }
+
+func isAligned(p []byte) bool { return addressIn(p)&(directAlign-1) == 0 }
+
+func addressIn(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }
