@@ -96,9 +96,12 @@ func (r *Record) Sealed() bool {
 type (
 	// OpenCall is a tool call that was claimed and has no outcome.
 	OpenCall struct {
-		Call   uint64 `json:"call"`
-		Name   string `json:"name"`
-		Safety string `json:"safety"`
+		Call    uint64 `json:"call"`
+		CallID  string `json:"call_id"`
+		Name    string `json:"name"`
+		Index   uint64 `json:"index"` // within its tool, from 0
+		Safety  string `json:"safety"`
+		Attempt uint64 `json:"attempt"`
 	}
 	// Binding says which provider a run is bound to; it never holds a key.
 	Binding struct {

@@ -99,6 +99,7 @@ var errnos = []errnoRow{
 var refusals = map[runs.Code]syscall.Errno{
 	runs.UnknownRun:     syscall.ENOENT,
 	runs.UnknownPayload: syscall.ENOENT,
+	runs.UnknownCall:    syscall.ENOENT,
 
 	runs.BadID:             syscall.EINVAL,
 	runs.BadName:           syscall.EINVAL,
@@ -115,9 +116,10 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.UnaccountedCalls:  syscall.EINVAL,
 	runs.TargetNotEnrolled: syscall.EINVAL,
 
-	runs.TooLarge:    syscall.EFBIG,
-	runs.RowTooLarge: syscall.EFBIG,
-	runs.RunFull:     syscall.EDQUOT,
+	runs.TooLarge:     syscall.EFBIG,
+	runs.RowTooLarge:  syscall.EFBIG,
+	runs.RunFull:      syscall.EDQUOT,
+	runs.TooManyCalls: syscall.EDQUOT,
 
 	runs.NotOwner:        syscall.EACCES,
 	runs.WriterRequired:  syscall.EACCES,
@@ -128,6 +130,8 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.KeyConflict:         syscall.EEXIST,
 	runs.PayloadConflict:     syscall.EEXIST,
 	runs.SettleConflict:      syscall.EEXIST,
+	runs.CallExists:          syscall.EEXIST,
+	runs.OutcomeConflict:     syscall.EEXIST,
 	runs.IdempotencyMismatch: syscall.EEXIST,
 	runs.IdempotencyInFlight: syscall.EAGAIN,
 
@@ -136,5 +140,6 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.Finished:            syscall.EPERM,
 	runs.AttachRequired:      syscall.EPERM,
 	runs.WrongPhase:          syscall.EPERM,
+	runs.AgainRefused:        syscall.EPERM,
 	runs.CancelRequestedCode: syscall.ECANCELED,
 }

@@ -36,7 +36,7 @@ func (s *Store) accept(l *live, lsn uint64, batches ...*wal.Batch) wal.Decision 
 func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 	switch e.kind {
 	case kindAdmission:
-		l.admission = lsn
+		l.admission, l.tools = lsn, newTools()
 	case kindRecord:
 		e.rec.setTimes(unixTime(at))
 		if l.epoch != e.rec.epoch {
@@ -55,9 +55,34 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 		}
 	case kindLate:
 		l.lateRows++
+	case kindClaim:
+		if l.tools != nil {
+			l.tools.claimed(l.num, e.claim)
+		}
+	case kindOutcome:
+		if l.tools != nil {
+			l.tools.settled(l.num, e.outcome)
+		}
 	case kindJournal:
 		s.acc.journal = lsn
 	}
+}
+
+// acceptStore is accept for a batch that is of the whole store.
+func (s *Store) acceptStore(lsn uint64, b *wal.Batch) wal.Decision {
+	v := b.Value.(*batch)
+	v.stamp = stamp{at: s.clock.Now().UnixNano(), journal: s.acc.journal, runs: []stampRun{{}}}
+	for _, e := range v.entries {
+		if e.kind == kindSetting {
+			next, err := s.acc.settings.with(e.setting)
+			if err != nil {
+				panic("runs: a setting that cannot be made: " + err.Error())
+			}
+			s.acc.settings, s.acc.settingsLSN = next, lsn
+		}
+	}
+	b.Stamp = appendStamp(make([]byte, 0, stampRunBytes+stampTailBytes), v.stamp)
+	return wal.Decision{Batches: []*wal.Batch{b}}
 }
 
 // decide submits an accept step that runs with mu held.

@@ -16,6 +16,12 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 	}
 	for n, e := range b.entries {
 		at := makePlace(pos, n)
+		if e.kind == kindSetting {
+			if err := x.applySetting(e); err != nil {
+				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
+			}
+			continue
+		}
 		if e.kind != kindAdmission && x.phase(e.run) == PhaseNone {
 			return 0, fmt.Errorf("runs: LSN %d tells of run %d, which was never admitted", lsn, e.run)
 		}
@@ -55,6 +61,8 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 			continue
 		case kindOutboxDone:
 			delete(x.outboxes, e.run)
+			continue
+		case kindClaim, kindOutcome: // the record beside them says what they change
 			continue
 		}
 		if err != nil {
@@ -143,6 +151,22 @@ func (x *index) applyLate(e entry, at place) error {
 	}
 	l.rows = append(l.rows, lateRow{at, l.bytes})
 	l.bytes += int64(lateLineBytes(e.body))
+	return nil
+}
+
+func (x *index) applySetting(e entry) error {
+	st := e.setting
+	if st == nil {
+		var err error
+		if st, err = parseSetting(e); err != nil {
+			return err
+		}
+	}
+	next, err := x.settings.with(st)
+	if err != nil {
+		return err
+	}
+	x.settings = next
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (s *Store) submitAttach(ctx context.Context, c Caller, num uint32, epoch ui
 
 // accounted checks that an attach says of every open call, and of no other,
 // whether it is running or ended.
-func accounted(open []OpenCall, calls map[uint64]string) error {
+func accounted(open []openCall, calls map[uint64]string) error {
 	known := 0
 	for _, o := range open {
 		if calls[o.Call] == "running" || calls[o.Call] == "ended" {

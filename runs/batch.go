@@ -23,7 +23,7 @@ const FormatVersion = 0
 //	flags 1   by kind
 //	zero  2
 //	len   4   of what follows, at most wal.BatchBytesMax
-//	run   4   number of the run, from 1
+//	run   4   number of the run, from 1; 0 for what is of the whole store
 //
 // Stamp: 16 bytes for each run of the batch, in the order in which they first
 // appear in it, then 20 bytes.
@@ -65,9 +65,12 @@ type entry struct {
 	run   uint32
 	body  []byte
 
-	// rec is what parsing the body of a record entry gives, kept by the step
-	// that made it; nil at replay.
-	rec *record
+	// What parsing the body gives, kept by the step that made it; nil at
+	// replay.
+	rec     *record
+	claim   *claim
+	outcome *outcome
+	setting *setting
 }
 
 type stamp struct {
@@ -191,8 +194,8 @@ func decodeEntry(b []byte) (e entry, n int, err error) {
 		return e, 0, badBatch("the kind of an entry is %d", e.kind)
 	case e.flags&^kinds[e.kind].flags != 0 || b[2] != 0 || b[3] != 0:
 		return e, 0, badBatch("an entry has unknown flags")
-	case e.run == 0:
-		return e, 0, badBatch("an entry belongs to no run")
+	case (e.run == 0) != kinds[e.kind].noRun:
+		return e, 0, badBatch("an entry belongs to run %d", e.run)
 	}
 	return e, n, nil
 }

@@ -24,7 +24,7 @@ func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error
 	s.log, s.cas, s.bootID, s.packs = log, chunks, newBootID(), nil
 	s.replaying = batch{}
 	s.numbers.Store(s.index.newest)
-	s.acc.journal = s.journal
+	s.acc.journal, s.acc.settings = s.journal, s.index.settings
 	log.Start(s)
 	if err := s.eachOf(ctx, s.leftSettling(), s.finishOutbox); err != nil {
 		return fmt.Errorf("runs: finish settlements: %w", err)
@@ -76,15 +76,16 @@ func (s *Store) leftRunning() []uint32 {
 	return nums
 }
 
-// interrupt pauses a run whose agent may be lost. It has claimed no call that
-// could have had an effect, so it may resume by itself.
+// interrupt pauses a run whose agent may be lost. If it has claimed no call
+// that could have had an effect, or only such as may run twice, it may resume
+// by itself.
 func (s *Store) interrupt(num uint32) (wal.Ticket, error) {
 	was, err := s.current(num)
 	if err != nil {
 		return wal.Ticket{}, err
 	}
 	rec := was.next()
-	rec.phase = PausedInterruption
+	rec.phase = rec.lostTo()
 	rec.Pause = &PauseInfo{Reason: "restart", Detail: "the daemon was restarted while the run was running"}
 	journal := object("type", "paused", "run", rec.ID, "reason", rec.Pause.Reason)
 	b := newBatch(num, rec.entry(num),

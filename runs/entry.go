@@ -22,6 +22,9 @@ const (
 	kindThread                     // a message of a thread
 	kindOutbox                     // the packet of a settlement under way; body: JSON
 	kindOutboxDone                 // it was processed to its end; no body
+	kindClaim                      // T1: a tool call before its effect
+	kindOutcome                    // T2: what became of it
+	kindSetting                    // what owners have said for the whole store; of no run
 	kindCount
 )
 
@@ -38,12 +41,16 @@ const (
 	onceTerminal uint8 = 1 << 0 // of a journal or thread entry: the one that a run's end writes
 )
 
-var kinds = [kindCount]struct{ flags uint8 }{
-	kindRow:       {rowByStore | rowKeyed | rowPreview},
-	kindPayload:   {payloadInline},
-	kindAdmission: {admissionKeyed},
-	kindJournal:   {onceTerminal},
-	kindThread:    {onceTerminal},
+var kinds = [kindCount]struct {
+	flags uint8
+	noRun bool // it is of the whole store
+}{
+	kindRow:       {flags: rowByStore | rowKeyed | rowPreview},
+	kindPayload:   {flags: payloadInline},
+	kindAdmission: {flags: admissionKeyed},
+	kindJournal:   {flags: onceTerminal},
+	kindThread:    {flags: onceTerminal},
+	kindSetting:   {noRun: true},
 }
 
 // admission is the body of an admission entry: who the run is. It never

@@ -48,6 +48,11 @@ const (
 	ProtectedSource     Code = "protected-source"
 	SettleConflict      Code = "settle-conflict"
 	UnaccountedCalls    Code = "unaccounted-calls"
+	CallExists          Code = "call-exists"
+	UnknownCall         Code = "unknown-call"
+	OutcomeConflict     Code = "outcome-conflict"
+	AgainRefused        Code = "again-refused"
+	TooManyCalls        Code = "too-many-calls"
 )
 
 // advice says, for each code, what the caller can do next.
@@ -87,6 +92,11 @@ var advice = map[Code]string{
 	ProtectedSource:     "use a source that callers may write: named or tool_result",
 	SettleConflict:      "read the record: the outcome that came first stands",
 	UnaccountedCalls:    "say running or ended for every open call",
+	CallExists:          "do not run the tool; an open call runs again only under a later epoch, by again",
+	UnknownCall:         "claim the call first; its claim answered its number",
+	OutcomeConflict:     "take what is committed: the outcome that came first stands",
+	AgainRefused:        "wait for its outcome, or have the owner name it when the run is resumed",
+	TooManyCalls:        "tell what became of calls that have ended first",
 }
 
 // Codes lists every code there is, sorted.
@@ -116,6 +126,12 @@ type Refusal struct {
 	Revision uint64
 	Phase    string // the run's present phase
 	Holder   string // the run that holds what was asked for
+	Call     uint64 // number of the tool call that is meant
+	State    string // of that call: open, settled
+	// Committed is what is there of a call that has ended.
+	Committed *Committed
+
+	late bool // what was refused is to be kept as late
 }
 
 // Error says what happened, to what, and what to do next.
@@ -147,6 +163,12 @@ func refuse(code Code, format string, args ...any) *Refusal {
 func tooLarge(field string, size, limit int64) *Refusal {
 	r := refuse(TooLarge, "%s has %d bytes, and the limit is %d", field, size, limit)
 	r.Field, r.Size, r.Limit = field, size, limit
+	return r
+}
+
+func fieldRefusal(code Code, field, format string, args ...any) *Refusal {
+	r := refuse(code, format, args...)
+	r.Field = field
 	return r
 }
 

@@ -65,7 +65,9 @@ func (s *Store) fence(l *live, c Caller, epoch uint64, ev event) *Refusal {
 	case epoch == 0:
 		return refuse(WrongToken, "the writer token is not one of this run")
 	case epoch < l.epoch:
-		return refuse(StaleWriter, "the writer token is of epoch %d, and the run is in epoch %d", epoch, l.epoch)
+		r := refuse(StaleWriter, "the writer token is of epoch %d, and the run is in epoch %d", epoch, l.epoch)
+		r.late = true
+		return r
 	}
 	rule := transitions[l.phase][ev]
 	if rule.verdict == taken || rule.verdict == adopted {
@@ -76,6 +78,7 @@ func (s *Store) fence(l *live, c Caller, epoch uint64, ev event) *Refusal {
 		code = WrongPhase
 	}
 	r := refuse(code, "the run is %s", l.phase)
+	r.late = rule.verdict == late
 	r.Phase, r.Revision, r.ETag = l.phase.String(), l.revision, etag(l.admission, l.revision)
 	return r
 }

@@ -31,6 +31,8 @@ type index struct {
 	// settlement under way, an earlier generation of the log.
 	late     map[uint32]*lateFile
 	outboxes map[uint32]place
+
+	settings *settings
 }
 
 // chunkRuns is how many runs a chunk of columns holds.
@@ -105,7 +107,7 @@ func newIndex() index {
 	return index{
 		ids: newIDs(), seed: maphash.MakeSeed(),
 		keys: map[hash16]keyedRow{}, starts: map[hash16]startKey{},
-		late: map[uint32]*lateFile{}, outboxes: map[uint32]place{},
+		late: map[uint32]*lateFile{}, outboxes: map[uint32]place{}, settings: new(settings),
 	}
 }
 
@@ -135,6 +137,11 @@ func (x *index) grow(num uint32) (*columns, int) {
 func (x *index) phase(num uint32) Phase {
 	c, i := x.at(num)
 	return c.phase[i]
+}
+
+func (x *index) revision(num uint32) uint64 {
+	c, i := x.at(num)
+	return uint64(c.revision[i])
 }
 
 // find resolves an id, 0 if there is no such run.

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sort"
@@ -38,7 +39,7 @@ func lateLineBytes(text []byte) int {
 
 // lateWrite is what is kept of a write that came too late.
 type lateWrite struct {
-	What  string `json:"what"` // row, payload, settle
+	What  string `json:"what"` // row, payload, claim, again, outcome, settle
 	Code  Code   `json:"code"`
 	Epoch uint64 `json:"epoch"` // of the token that came with it
 	Name  string `json:"name,omitempty"`
@@ -65,9 +66,9 @@ func (w lateWrite) encode() []byte {
 
 func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// lateRows keeps what a stale writer wanted to append, and returns refusal.
+// lateRows keeps rows that came too late, and returns refusal.
 func (s *Store) lateRows(ctx context.Context, num uint32, epoch uint64, rows []Row, refusal error) error {
-	if CodeOf(refusal) != StaleWriter {
+	if !isLate(refusal) {
 		return refusal
 	}
 	writes := make([]lateWrite, min(len(rows), LateRowsMax))
@@ -80,13 +81,20 @@ func (s *Store) lateRows(ctx context.Context, num uint32, epoch uint64, rows []R
 	return s.keepLate(ctx, num, epoch, refusal, writes...)
 }
 
-// keepLate keeps writes of a stale writer: evidence is not lost, state is not
-// touched. It returns the refusal, also when they could not be kept.
+// isLate reports whether what was refused is to be kept.
+func isLate(err error) bool {
+	r, ok := errors.AsType[*Refusal](err)
+	return ok && r.late
+}
+
+// keepLate keeps writes that came too late, of a stale writer or in a phase
+// that keeps them: evidence is not lost, state is not touched. It returns the
+// refusal, also when they could not be kept.
 func (s *Store) keepLate(ctx context.Context, num uint32, epoch uint64, refusal error, writes ...lateWrite) error {
-	code := CodeOf(refusal)
-	if code != StaleWriter {
+	if !isLate(refusal) {
 		return refusal
 	}
+	code := CodeOf(refusal)
 	entries := make([]entry, len(writes))
 	for i, w := range writes {
 		w.Code, w.Epoch = code, epoch

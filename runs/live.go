@@ -19,6 +19,9 @@ type accepted struct {
 	names   overlay[hash16, cas.ID] // payloads, by run and name
 	chains  map[*Chain]struct{}     // of streams under way
 	journal uint64                  // LSN of the journal's newest row
+
+	settings    *settings
+	settingsLSN uint64 // of their newest change, 0 if that is published
 }
 
 // live is the accepted state of one run.
@@ -37,6 +40,8 @@ type live struct {
 	pub *record // the newest published, nil where it was not read
 
 	lastLSN uint64 // of its newest accepted batch; 0: all of it is published
+
+	tools *tools // nil where they were not read
 
 	// token is the writer token of epoch, "" where it was not made: it spares
 	// an active run the making for every request.
@@ -60,7 +65,7 @@ func (l *live) holds(writer string) bool {
 func newAccepted() accepted {
 	return accepted{
 		runs: map[uint32]*live{}, chains: map[*Chain]struct{}{}, ids: newOverlay[string, uint32](), starts: newOverlay[hash16, startKey](),
-		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, cas.ID](),
+		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, cas.ID](), settings: new(settings),
 	}
 }
 

@@ -16,7 +16,9 @@ func (s *Store) Publish(batches []*wal.Batch) {
 		s.published = b.LSN
 		for _, r := range v.stamp.runs {
 			s.settleLive(r.run, v, b.LSN)
-			changes = addChange(changes, Change{Ref: Ref(r.run), Kinds: kinds})
+			if r.run != 0 {
+				changes = addChange(changes, Change{Ref: Ref(r.run), Kinds: kinds})
+			}
 		}
 		if v.hasJournal() {
 			s.journal = b.LSN
@@ -76,6 +78,7 @@ func (s *Store) Reset() {
 	s.acc.keys.reset()
 	s.acc.names.reset()
 	s.acc.journal = s.journal
+	s.acc.settings, s.acc.settingsLSN = s.index.settings, 0
 	s.cutChains()
 	for num, l := range s.acc.runs {
 		if l.lastLSN <= s.published {

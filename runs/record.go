@@ -22,7 +22,7 @@ type record struct {
 	LeaseMS    int64       `json:"lease_ms"`
 	Progress   uint64      `json:"progress,omitempty"`
 	Class      string      `json:"class"`
-	OpenCalls  []OpenCall  `json:"open_calls,omitempty"`
+	OpenCalls  []openCall  `json:"open_calls,omitempty"`
 	Labels     Labels      `json:"labels,omitempty"`
 	Parent     string      `json:"parent,omitempty"`
 	CopiedFrom string      `json:"copied_from,omitempty"`
@@ -36,8 +36,9 @@ type record struct {
 	Compacted  bool        `json:"log_compacted,omitempty"`
 
 	// Private.
-	Target  string `json:"target"`            // of the journal
-	Outcome string `json:"outcome,omitempty"` // digest of what settle was told
+	Target    string `json:"target"`               // of the journal
+	TargetGen uint64 `json:"target_gen,omitempty"` // its generation at admission
+	Outcome   string `json:"outcome,omitempty"`    // digest of what settle was told
 }
 
 // next is a copy to make the following revision of; pointers in it are shared,
@@ -74,9 +75,9 @@ func (rec *record) setTimes(at time.Time) {
 
 // public is the record as a caller sees it, joined with what the index knows.
 func (rec *record) public(run Run, heartbeat time.Time, actions []string) *Record {
-	open := rec.OpenCalls
-	if open == nil {
-		open = []OpenCall{}
+	open := make([]OpenCall, len(rec.OpenCalls))
+	for i := range rec.OpenCalls {
+		open[i] = rec.OpenCalls[i].public()
 	}
 	labels := rec.Labels
 	if labels == nil {

@@ -119,9 +119,12 @@ type Record struct {
 type (
 	// OpenCall is a tool call that was claimed and has no outcome.
 	OpenCall struct {
-		Call   uint64 `json:"call"`
-		Name   string `json:"name"`
-		Safety string `json:"safety"`
+		Call    uint64 `json:"call"`
+		CallID  string `json:"call_id"`
+		Name    string `json:"name"`
+		Index   uint64 `json:"index"` // within its tool, from 0
+		Safety  string `json:"safety"`
+		Attempt uint64 `json:"attempt"`
 	}
 	// ResumeInfo tells whether and how often a run was resumed.
 	ResumeInfo struct {

@@ -79,6 +79,10 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	}
 	num := s.numbers.Add(1)
 	rec := s.firstRecord(a)
+	s.mu.RLock()
+	target := s.acc.settings.target(rec.Target)
+	s.mu.RUnlock()
+	rec.TargetGen = target.Generation
 	b := newBatch(num, s.startEntries(a, num, rec)...)
 	if size := len(b.Body) + stampRunBytes + stampTailBytes; size > wal.BatchBytesMax {
 		return Started{}, true, tooLarge("start", int64(size), wal.BatchBytesMax)
@@ -94,6 +98,13 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 		}
 		if s.find(rec.ID) != 0 {
 			return s.refuseTaken(rec.ID)
+		}
+		switch now := s.acc.settings.target(rec.Target); {
+		case now != target:
+			overtaken = true
+			return wal.Decision{}
+		case !now.Enrolled:
+			return wal.Decision{After: s.acc.settingsLSN, Err: targetNotEnrolled(rec.Target)}
 		}
 		s.acc.ids.add(rec.ID, num, lsn)
 		if a.keyed() {

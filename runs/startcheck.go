@@ -31,11 +31,11 @@ func checkStart(r *StartRequest) error {
 	if r.Target == "" {
 		r.Target = targetMaster
 	}
-	if r.Target != targetMaster {
-		t := refuse(TargetNotEnrolled, "the target %s is not enrolled", quote(r.Target))
-		t.Field = "target"
-		return t
+	target, err := ParseTarget(r.Target)
+	if err != nil {
+		return err
 	}
+	r.Target = target
 	if r.IdempotencyKey != "" {
 		if err := badName("Idempotency-Key", r.IdempotencyKey, badKey(r.IdempotencyKey)); err != nil {
 			return err
@@ -56,10 +56,11 @@ func checkLease(lease *time.Duration) error {
 	return nil
 }
 
-// badKey is the rule for idempotency keys: text of 1 to 255 bytes.
+// badKey is the rule for idempotency keys, and other labels of requests: text
+// of 1 to 255 bytes.
 func badKey(k string) string {
-	if len(k) > NameBytesMax {
-		return "is longer than 255 bytes"
+	if k == "" || len(k) > NameBytesMax {
+		return "is empty, or longer than 255 bytes"
 	}
 	for _, r := range k {
 		if r < 0x20 || r == 0x7f || r == utf8.RuneError {

@@ -18,7 +18,7 @@ import (
 //
 //  1. the terminal payload gets its name (the bytes are durable before)
 //  2. the outbox: the packet that says all that follows
-//  3. the record goes to settling
+//  3. the record goes to settling, and calls that are open are closed
 //  4. the journal's terminal row
 //  5. the thread's terminal message
 //  6. the record goes to terminal, and the run leaves the active set
@@ -93,8 +93,8 @@ func (s *Store) settlement(st *settling, pk *packet) []*wal.Batch {
 	}
 	if rec.phase == Running {
 		rec = rec.next()
-		rec.phase, rec.Outcome = Settling, pk.Digest
-		step(rec.entry(num))
+		rec.phase, rec.Outcome, rec.OpenCalls = Settling, pk.Digest, nil
+		step(append([]entry{rec.entry(num)}, closeCalls(num, st.rec.OpenCalls, "the run has ended")...)...)
 	}
 	if !st.journaled {
 		text := object("type", "terminal", "run", rec.ID, "status", pk.Status, "summary", pk.Summary)

@@ -138,6 +138,11 @@ var refusalStatus = map[runs.Code]int{
 	runs.ProtectedSource:     http.StatusForbidden,
 	runs.SettleConflict:      http.StatusConflict,
 	runs.UnaccountedCalls:    http.StatusConflict,
+	runs.CallExists:          http.StatusConflict,
+	runs.UnknownCall:         http.StatusNotFound,
+	runs.OutcomeConflict:     http.StatusConflict,
+	runs.AgainRefused:        http.StatusConflict,
+	runs.TooManyCalls:        http.StatusConflict,
 }
 
 func refusalProblem(r *runs.Refusal) *control.Problem {

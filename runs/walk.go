@@ -1,0 +1,75 @@
+package runs
+
+import "durafs/wal"
+
+// walkEntries calls fn for every entry of the run that stands in one batch with
+// a row of its log, in order, until fn returns an error, which it returns.
+func (s *Store) walkEntries(num uint32, fn func(b *batch, e entry) error) error {
+	s.mu.RLock()
+	c, i := s.index.at(num)
+	all := c.logBytes[i]
+	s.mu.RUnlock()
+	span, err := s.logSpan(num, 0, all)
+	if err != nil {
+		return err
+	}
+	w := &entryWalk{store: s, num: num, fn: fn}
+	for i, e := range span.extents {
+		last := span.last
+		if i+1 < len(span.extents) {
+			last = span.extents[i+1].seq - 1
+		}
+		if err := w.extent(e, last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entryWalk steps over the frames of a run's extents.
+type entryWalk struct {
+	store *Store
+	num   uint32
+	fn    func(b *batch, e entry) error
+	buf   [8 << 10]byte
+}
+
+// extent walks the frames that hold the rows of e, up to the row last.
+func (w *entryWalk) extent(e extent, last uint32) error {
+	pos, seq := e.pos(), e.seq
+	for seq <= last {
+		if pos.Segment != e.segment || pos.Offset-e.offset > extentSpanBytesMax {
+			return badBatch("its row %d of run %d is not where the index says", seq, w.num)
+		}
+		f, next, err := w.store.log.ReadBatch(pos, w.buf[:])
+		if err != nil {
+			return err
+		}
+		if f.Run == uint64(w.num) || f.Run == 0 {
+			if seq, err = w.frame(f, seq); err != nil {
+				return err
+			}
+		}
+		pos = next
+	}
+	return nil
+}
+
+func (w *entryWalk) frame(f wal.Frame, seq uint32) (uint32, error) {
+	b, err := decodeBatch(f.Payload)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range b.entries {
+		if e.run != w.num {
+			continue
+		}
+		if err := w.fn(b, e); err != nil {
+			return 0, err
+		}
+		if e.kind == kindRow {
+			seq++
+		}
+	}
+	return seq, nil
+}
