@@ -21,7 +21,7 @@ func (s *Store) Beat(ctx context.Context, c Caller, id, note string) (*Record, e
 		return nil, err
 	}
 	b := newBatch(num, entry{kind: kindBeat, run: num, body: []byte(validText(note))})
-	err = s.do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
+	err = s.do(ctx, wal.Lazy, func(lsn uint64) wal.Decision {
 		l := s.view(num)
 		if r := s.fence(l, c, epoch, evBeat); r != nil {
 			return l.answer(r)

@@ -59,7 +59,7 @@ func failed(t *testing.T, fault vfs.Fault) bool {
 
 	var lives []*promises
 	ctx := t.Context()
-	s, err := Open(ctx, dir, Options{FS: faulty})
+	s, err := Open(ctx, dir, Options{FS: faulty, BeatWait: time.Microsecond})
 	if err == nil {
 		lives = append(lives, lifeOf(ctx, s, 1), lifeOf(ctx, s, 2))
 		s.Close(context.WithoutCancel(ctx)) // its error says what failed

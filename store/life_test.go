@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"durafs/internal/vfs"
 	"durafs/runs"
@@ -157,7 +158,7 @@ func randomBytes(seed uint64, n int) []byte {
 
 func openFor(t *testing.T, fsys vfs.FS, dir string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), dir, Options{FS: fsys})
+	s, err := Open(t.Context(), dir, Options{FS: fsys, BeatWait: time.Microsecond})
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}

@@ -15,6 +15,7 @@ package store
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"durafs/cas"
 	"durafs/internal/clock"
@@ -34,6 +35,9 @@ type Options struct {
 	UnsafeFilesystem bool
 	// OnBarrier is told of every barrier of the log; nil: nobody is.
 	OnBarrier func(b Barrier)
+	// BeatWait is how long a heartbeat may wait for other writes to share a
+	// barrier with; 0 is a second.
+	BeatWait time.Duration
 }
 
 // Store is an open store. Its methods may be called concurrently.

@@ -31,7 +31,7 @@ func (l *Log) submitAsLeader(class Class, decide func(lsn uint64) Decision) (t T
 	l.mu.Lock()
 	defer l.mu.Unlock() // also when decide panics
 	t = l.submit(class, decide)
-	if lead = l.idle && !l.leading && len(l.queue) == 1 && l.queue[0] == t.group; lead {
+	if lead = l.idle && !l.leading && l.due() && len(l.queue) == 1 && l.queue[0] == t.group; lead {
 		l.leading = true
 	} else {
 		l.wakeWriter()
@@ -42,7 +42,7 @@ func (l *Log) submitAsLeader(class Class, decide func(lsn uint64) Decision) (t T
 // wakeWriter tells the writer that there is a group, where nobody else will
 // look. The accept lock is held.
 func (l *Log) wakeWriter() {
-	if l.idle && !l.leading && len(l.queue) > 0 {
+	if l.idle && !l.leading && l.due() {
 		l.idle = false
 		l.work.Broadcast()
 	}
@@ -82,7 +82,7 @@ func (l *Log) follow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leading = false
-	if len(l.queue) > 0 || l.closing || l.poison != nil {
+	if l.due() || l.closing || l.poison != nil {
 		l.idle = false
 		l.work.Broadcast()
 	}

@@ -42,6 +42,8 @@ type Log struct {
 	queue         []*group
 	queuedBytes   int64
 	queuedBatches int
+	// urgent counts the groups in the queue for which somebody is in a hurry.
+	urgent int
 	// ready is the next segment, listed and without a frame; nil while the
 	// keeper makes it.
 	ready *active

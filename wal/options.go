@@ -21,6 +21,9 @@ const (
 	// segmentBytesMin holds a header and little else; it is for tests.
 	segmentBytesMin = 2 * segment.HeaderBytes
 
+	// lazyMax is how long a lazy batch waits for company.
+	lazyMax = time.Second
+
 	queueBytesMax   = 16 << 20
 	queueBatchesMax = 16 << 10
 )
@@ -42,6 +45,9 @@ type Options struct {
 	// durable, for ordinary batches; reserved ones may use as much again.
 	QueueBytesMax   int64
 	QueueBatchesMax int
+	// LazyMax is how long a lazy batch may wait for others to share a barrier
+	// with; 0 is a second.
+	LazyMax time.Duration
 	// OnBarrier, if not nil, is called by the committer, one at a time, after each
 	// group that became durable.
 	OnBarrier func(took time.Duration, batches, bytes int)
@@ -60,6 +66,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.QueueBatchesMax == 0 {
 		o.QueueBatchesMax = queueBatchesMax
+	}
+	if o.LazyMax == 0 {
+		o.LazyMax = lazyMax
 	}
 	if o.SegmentBytesMax == 0 {
 		u, err := o.FS.Usage(o.Dir)

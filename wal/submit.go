@@ -3,6 +3,7 @@ package wal
 import (
 	"context"
 	"slices"
+	"time"
 
 	"durafs/segment"
 )
@@ -19,6 +20,11 @@ type group struct {
 	bytes   int64 // of frames
 	last    uint64
 	taken   bool
+	// urgent is set when somebody is in a hurry for it; until then timer, if
+	// there is one, makes it so. See lazy.go.
+	urgent  bool
+	timer   *time.Timer
+	settled bool // it has left the queue
 }
 
 // Ticket stands for a submitted decision.
@@ -90,7 +96,7 @@ func (l *Log) submit(class Class, decide func(lsn uint64) Decision) Ticket {
 	}
 	d := decide(l.next)
 	if len(d.Batches) == 0 {
-		return l.answerAfter(d)
+		return l.answerAfter(class, d)
 	}
 	for _, b := range d.Batches {
 		if b.Count == 0 {
@@ -100,7 +106,7 @@ func (l *Log) submit(class Class, decide func(lsn uint64) Decision) Ticket {
 			return Ticket{err: ErrTooLarge}
 		}
 	}
-	return l.accept(d)
+	return l.accept(class, d)
 }
 
 // admit says whether a submission of this class is taken at all.
@@ -109,7 +115,7 @@ func (l *Log) admit(class Class) error {
 		panic("wal: Submit before Start")
 	}
 	limit := int64(1)
-	if class == Reserved {
+	if class != Ordinary {
 		limit = 2
 	}
 	switch {
@@ -127,12 +133,13 @@ func (l *Log) admit(class Class) error {
 }
 
 // answerAfter is the ticket of a decision that writes nothing.
-func (l *Log) answerAfter(d Decision) Ticket {
+func (l *Log) answerAfter(class Class, d Decision) Ticket {
 	if d.After <= l.durable.Load() {
 		return Ticket{err: d.Err}
 	}
 	for _, g := range l.queue {
 		if g.last >= d.After {
+			l.hurryFor(g, class)
 			return Ticket{err: d.Err, group: g}
 		}
 	}
@@ -140,7 +147,7 @@ func (l *Log) answerAfter(d Decision) Ticket {
 }
 
 // accept queues a unit of batches.
-func (l *Log) accept(d Decision) Ticket {
+func (l *Log) accept(class Class, d Decision) Ticket {
 	var unit int64
 	for _, b := range d.Batches {
 		unit += frameBytes(b)
@@ -157,6 +164,7 @@ func (l *Log) accept(d Decision) Ticket {
 		g.bytes += n
 		g.last = b.LSN
 	}
+	l.hurryFor(g, class)
 	l.queuedBytes += unit
 	l.queuedBatches += len(d.Batches)
 	l.accepted.Add(uint64(len(d.Batches)))
@@ -176,6 +184,9 @@ func (l *Log) forming(n int64) *group {
 }
 
 func (l *Log) newGroup() *group {
+	if n := len(l.queue); n > 0 {
+		l.hasten(l.queue[n-1]) // it has all the company that it can have
+	}
 	g := &group{done: make(chan struct{})}
 	if n := len(l.spare); n > 0 {
 		g.batches, l.spare = l.spare[n-1], l.spare[:n-1]
@@ -189,6 +200,7 @@ func (l *Log) pop(g *group) {
 	l.queue = slices.Delete(l.queue, 0, 1)
 	l.queuedBytes -= g.bytes
 	l.queuedBatches -= len(g.batches)
+	l.settle(g)
 	if len(l.spare) < 4 {
 		clear(g.batches)
 		l.spare = append(l.spare, g.batches[:0])

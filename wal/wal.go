@@ -92,9 +92,13 @@ const (
 	// the queue is full and with *NoSpaceError when the next spare segment
 	// cannot be made.
 	Ordinary Class = iota
-	// Reserved batches (beats, outcomes, settlements, cancellations,
-	// recovery) pass a queue full of ordinary ones and may use the spare.
+	// Reserved batches (outcomes, settlements, cancellations, recovery) pass a
+	// queue full of ordinary ones and may use the spare.
 	Reserved
+	// Lazy batches (beats) are reserved ones that are in no hurry: they wait
+	// for company, at most for Options.LazyMax, before a barrier is made for
+	// them. Like all others they are answered only after it.
+	Lazy
 )
 
 // Decision is what an accept step came to.

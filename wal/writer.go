@@ -45,7 +45,7 @@ func (l *Log) write() {
 // take waits for a group and takes it. nil is the end.
 func (l *Log) take() *group {
 	l.mu.Lock()
-	for l.leading || len(l.queue) == 0 && !l.closing && l.poison == nil {
+	for l.leading || !l.due() && !l.closing && l.poison == nil {
 		l.idle = true
 		l.work.Wait()
 	}
