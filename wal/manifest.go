@@ -240,18 +240,33 @@ func (m *manifest) writeCopy(tmp string, frames [][]edit, base uint64) (c manife
 	}
 	c.pos = int64(len(b))
 	c.size = max(manifestBytesMin, 4*c.pos) &^ (segment.HeaderBytes - 1)
-	b = append(b, make([]byte, c.size-c.pos)...)
 	if c.f, err = m.fs.Create(tmp); err != nil {
 		return c, err
 	}
 	n, err := c.f.WriteAt(b, 0)
 	if err = errors.Join(err, shortWrite(n, len(b))); err == nil {
+		err = writeZeros(c.f, c.pos, c.size)
+	}
+	if err == nil {
 		err = c.f.Datasync()
 	}
 	if err != nil {
 		m.discard([]manifestCopy{c})
 	}
 	return c, err
+}
+
+// writeZeros writes the blocks between two offsets ahead.
+func writeZeros(f io.WriterAt, from, to int64) error {
+	for from < to {
+		step := zeros[:min(int64(len(zeros)), to-from)]
+		n, err := f.WriteAt(step, from)
+		if err = errors.Join(err, shortWrite(n, len(step))); err != nil {
+			return err
+		}
+		from += int64(n)
+	}
+	return nil
 }
 
 func shortWrite(n, want int) error {

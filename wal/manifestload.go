@@ -42,8 +42,9 @@ func loadManifest(fsys vfs.FS, dir string, storeID [16]byte, sync bool) (loadedM
 	var claims uint64
 	var behind [len(manifestNames)]uint64
 	missing := 0
+	walker := new(segment.Walker) // both copies are read through one window
 	for i, name := range manifestNames {
-		c, err := loadCopy(fsys, filepath.Join(dir, name), storeID, sync)
+		c, err := loadCopy(fsys, filepath.Join(dir, name), storeID, sync, &walker)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			missing++
@@ -83,7 +84,7 @@ func loadManifest(fsys vfs.FS, dir string, storeID [16]byte, sync bool) (loadedM
 // loadCopy reads one copy as far as it checks. It returns an error for a file
 // from a later version, of another store, or missing; everything else it notes
 // in the copy.
-func loadCopy(fsys vfs.FS, name string, storeID [16]byte, sync bool) (c loadedCopy, err error) {
+func loadCopy(fsys vfs.FS, name string, storeID [16]byte, sync bool, walker **segment.Walker) (c loadedCopy, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -112,6 +113,8 @@ func loadCopy(fsys vfs.FS, name string, storeID [16]byte, sync bool) (c loadedCo
 	}
 	c.state = newManifestState()
 	w := segment.NewWalker(read, segment.NewKey(h.Salt), segment.HeaderBytes, size, 0)
+	w.Reuse(*walker)
+	*walker = w
 	w.FreeStart()
 	if err := c.walk(w); fromLaterVersion(err) {
 		return c, damageAt(filepath.Base(name), w.Offset(), 0, 0, err)

@@ -22,6 +22,7 @@ var layers = map[string]int{
 	"internal/ballast":        1,
 	"internal/term":           1,
 	"internal/vfs/vfstest":    1,
+	"internal/vfs/simdisk":    1,
 	"internal/durable":        1,
 	"cmd/durafs/internal/...": 1,
 
@@ -37,6 +38,7 @@ var layers = map[string]int{
 	"control/server":  6,
 	"internal/daemon": 7,
 	"bench":           8,
+	"bench/crash":     8,
 	"cmd/durafs":      9,
 }
 
@@ -109,6 +111,7 @@ var callRules = []callRule{
 			"internal/vfs",               // is the operating system's
 			"internal/daemon/sockets.go", // where sockets and links to them stand
 			"bench",                      // measures the bare disk, and its store is thrown away
+			"bench/crash",                // keeps a failure for a replay
 			"cmd/durafs",                 // files beside the store that users ask for
 			"cmd/durafs/internal/spool",  // rows that wait for the daemon; not the store's
 		},
@@ -117,7 +120,7 @@ var callRules = []callRule{
 	{
 		path:    "time",
 		names:   []string{"Now", "Since", "Until"},
-		only:    []string{"internal/clock", "bench"},
+		only:    []string{"internal/clock", "bench", "bench/crash"},
 		instead: "a clock.Clock that the caller gives (clock.System in the end)",
 	},
 	{

@@ -1,0 +1,53 @@
+package crash
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+var (
+	budget  = flag.Duration("budget", 3*time.Second, "how long each driver may go beyond the first crash, in each layer")
+	seed    = flag.Uint64("seed", 1, "of random mixes")
+	only    = flag.String("driver", "", "run this driver only")
+	replays = flag.String("replay", "", "judge the state in this file again")
+)
+
+// failures is where states are kept that were judged to be wrong.
+var failures = filepath.Join(os.TempDir(), "durafs-crash")
+
+// TestReplay judges again what a failure left.
+func TestReplay(t *testing.T) {
+	if *replays == "" {
+		t.Skip("needs -replay FILE")
+	}
+	if err := Replay(*replays, Drivers()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestL1(t *testing.T) {
+	var total int64
+	for _, d := range Drivers() {
+		if *only != "" && *only != d.Name {
+			continue
+		}
+		r := L1(d, Config{Seed: *seed, Budget: *budget, Dir: failures})
+		t.Log(r)
+		for _, f := range r.Failures {
+			t.Error(f)
+		}
+		total += r.Distinct
+	}
+	t.Logf("%d distinct states", total)
+}
+
+// Each life makes some garbage and keeps none of it.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	debug.SetGCPercent(800)
+	os.Exit(m.Run())
+}

@@ -1,0 +1,257 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"durafs/internal/vfs/simdisk"
+	"durafs/segment"
+	"durafs/wal"
+)
+
+// logWork is what a driver of the log does in a life: how many batches, how
+// large, how many in flight at a time, and how large its segments are.
+type logWork struct {
+	batches  int
+	bytes    func(lsn uint64) int
+	inFlight int
+	segment  int64
+	// lives is into how many processes the first life is cut, each closed but
+	// for the last.
+	lives int
+}
+
+// Append is an append storm: groups that form while others are written.
+func Append() *Driver {
+	w := logWork{batches: 24, inFlight: 3, segment: 8 << 12, lives: 1, bytes: func(lsn uint64) int { return 40 + int(lsn*577%1400) }}
+	return w.driver("append", "groups of batches that form while others are written")
+}
+
+// Roll fills segments, so that new ones are made, listed and old ones sealed,
+// over processes that end well.
+func Roll() *Driver {
+	w := logWork{batches: 24, inFlight: 2, segment: 4 << 12, lives: 2, bytes: func(uint64) int { return 1500 }}
+	return w.driver("roll", "segments that are filled, listed, sealed; a close and an open between")
+}
+
+func (w *logWork) driver(name, doc string) *Driver {
+	return &Driver{
+		Name: name, Doc: doc, Live: w.live, Judge: w.judge,
+		Explore: simdisk.Explore{HeadBytes: []int64{segment.FrameHeaderBytes - 1, segment.FrameHeaderBytes, segment.FrameHeaderBytes + 1}},
+	}
+}
+
+// The promises of a log: "tried" N batches by life M, and "have" N batches whose
+// chain of checksums is M.
+const (
+	tried = "tried"
+	have  = "have"
+)
+
+// logModel is what may and must be in a log.
+type logModel struct {
+	tried []uint64 // by life, the highest LSN that it tried
+	have  uint64
+	chain uint64
+}
+
+func modelOfLog(promises []Promise) *logModel {
+	m := &logModel{}
+	for _, p := range promises {
+		switch p.What {
+		case tried:
+			for uint64(len(m.tried)) <= p.M {
+				m.tried = append(m.tried, 0)
+			}
+			m.tried[p.M] = p.N
+		case have:
+			m.have, m.chain = p.N, p.M
+		}
+	}
+	return m
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// opened is a log that was opened and judged.
+type opened struct {
+	log    *wal.Log
+	chains []uint64 // by LSN, over all batches up to it
+}
+
+func (o *opened) last() uint64 { return uint64(len(o.chains) - 1) }
+
+// body is what the batch with this LSN holds when this life writes it.
+func (w *logWork) body(lsn uint64, life int) []byte {
+	b := fmt.Appendf(make([]byte, 0, w.bytes(lsn)+64), "batch %d of life %d ", lsn, life)
+	for i := 0; len(b) < w.bytes(lsn); i++ {
+		b = append(b, byte('a'+(i*7+int(lsn)+life)%26))
+	}
+	return b
+}
+
+func (w *logWork) options(l *Life) wal.Options {
+	return wal.Options{FS: l.Disk, Dir: "/wal", StoreID: [16]byte{1, 2, 3}, SegmentBytesMax: w.segment}
+}
+
+// open opens the log and holds it against what was promised.
+func (w *logWork) open(l *Life) (*opened, error) {
+	m := modelOfLog(l.Promises())
+	o := &opened{chains: make([]uint64, 1, w.batches+16)}
+	var wrong error
+	log, _, err := wal.Open(context.Background(), w.options(l), func(f wal.Frame) error {
+		if wrong = w.judgeFrame(m, o, f, l.Depth); wrong != nil {
+			return wrong
+		}
+		chain := crc32.Update(uint32(o.chains[o.last()]), castagnoli, f.Payload)
+		o.chains = append(o.chains, uint64(chain))
+		return nil
+	})
+	if wrong != nil {
+		return nil, wrong
+	}
+	if err != nil {
+		return nil, &openError{err}
+	}
+	o.log = log
+	if o.last() < m.have || o.chains[m.have] != m.chain {
+		return o, fmt.Errorf("%d batches were promised, and not exactly these are there: %d", m.have, o.last())
+	}
+	l.Promise(Promise{What: have, N: o.last(), M: o.chains[o.last()]}) // it was shown
+	return o, nil
+}
+
+// openError is an open that failed. With faults that is no fault of the store.
+type openError struct{ err error }
+
+func (e *openError) Error() string { return "open: " + e.err.Error() }
+func (e *openError) Unwrap() error { return e.err }
+
+func (w *logWork) judgeFrame(m *logModel, o *opened, f wal.Frame, depth int) error {
+	lsn := o.last() + 1
+	if f.LSN != lsn {
+		return fmt.Errorf("LSN %d follows %d", f.LSN, lsn-1)
+	}
+	for life, to := range m.tried {
+		if lsn <= to && string(f.Payload) == string(w.body(lsn, life)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("LSN %d is %.40q, which nobody wrote", lsn, f.Payload)
+}
+
+// judge opens the log and ends.
+func (w *logWork) judge(l *Life) error {
+	o, err := w.open(l)
+	if err != nil {
+		return allowed(l, err)
+	}
+	if l.Seed+uint64(len(o.chains))+uint64(l.Calls())%16 == 0 {
+		return w.readAll(o)
+	}
+	return nil // nothing runs yet, and what is open ends with the disk
+}
+
+// allowed is nil for what may fail where calls fail.
+func allowed(l *Life, err error) error {
+	var open *openError
+	if l.Faulty && errors.As(err, &open) {
+		return nil
+	}
+	return err
+}
+
+// readAll reads each batch as a reader does.
+func (w *logWork) readAll(o *opened) error {
+	return nil
+}
+
+// live leads a life.
+func (w *logWork) live(l *Life) error {
+	lives, each := 1, 4
+	if l.Depth == 0 {
+		lives, each = w.lives, w.batches/w.lives
+	}
+	for i := range lives {
+		if err := w.process(l, each, i < lives-1); err != nil {
+			return allowed(l, err)
+		}
+	}
+	return nil
+}
+
+// published is the owner of the log's values: it checks that they come in
+// order.
+type published struct {
+	last uint64
+	bad  error
+}
+
+func (p *published) Publish(batches []*wal.Batch) {
+	for _, b := range batches {
+		if b.LSN != p.last+1 {
+			p.bad = fmt.Errorf("LSN %d was published after %d", b.LSN, p.last)
+		}
+		p.last = b.LSN
+	}
+}
+
+func (p *published) Reset() {}
+
+// process is one process: it opens, appends n batches and closes, or is killed.
+func (w *logWork) process(l *Life, n int, closes bool) error {
+	o, err := w.open(l)
+	if err != nil {
+		return err
+	}
+	state := &published{last: o.last()}
+	o.log.Start(state)
+	err = w.append(l, o, n)
+	if closes && err == nil {
+		err = o.log.Close(context.Background())
+	} else {
+		l.Kill()
+		o.log.Close(context.Background())
+		if l.Depth == 0 && closes {
+			l.Restart()
+		}
+	}
+	if l.Faulty {
+		err = nil
+	}
+	return errors.Join(err, state.bad)
+}
+
+// append submits batches, some at a time, and promises each group that is
+// acknowledged. After an error the rest is tried all the same.
+func (w *logWork) append(l *Life, o *opened, n int) error {
+	ctx := context.Background()
+	var failed error
+	for i := 0; i < n; {
+		var tickets []wal.Ticket
+		for range min(w.inFlight, n-i) {
+			tickets = append(tickets, o.log.Submit(wal.Ordinary, func(lsn uint64) wal.Decision {
+				l.Promise(Promise{What: tried, N: lsn, M: uint64(l.Depth)})
+				body := w.body(lsn, l.Depth)
+				return wal.Decision{Batches: []*wal.Batch{{Run: 1, Count: 1, Body: body, BodyCRC: wal.Checksum(body)}}}
+			}))
+			i++
+		}
+		for _, t := range tickets {
+			err := t.Wait(ctx)
+			if err != nil {
+				failed = err
+				continue
+			}
+			if t.LSN() != o.last()+1 {
+				return fmt.Errorf("LSN %d is acknowledged after %d", t.LSN(), o.last())
+			}
+			chain := crc32.Update(uint32(o.chains[o.last()]), castagnoli, w.body(t.LSN(), l.Depth))
+			o.chains = append(o.chains, uint64(chain))
+			l.Promise(Promise{What: have, N: t.LSN(), M: uint64(chain)})
+		}
+	}
+	return failed
+}

@@ -1,0 +1,6 @@
+package crash
+
+// Drivers are all of them.
+func Drivers() []*Driver {
+	return []*Driver{Append(), Roll()}
+}
