@@ -13,6 +13,7 @@ var (
 	budget  = flag.Duration("budget", 3*time.Second, "how long each driver may go beyond the first crash, in each layer")
 	seed    = flag.Uint64("seed", 1, "of random mixes")
 	only    = flag.String("driver", "", "run this driver only")
+	most    = flag.Int("failures", 1, "go on until so many failures were found")
 	replays = flag.String("replay", "", "judge the state in this file again")
 )
 
@@ -29,13 +30,16 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-func TestL1(t *testing.T) {
+func TestL1(t *testing.T) { everyDriver(t, L1) }
+func TestL2(t *testing.T) { everyDriver(t, L2) }
+
+func everyDriver(t *testing.T, layer func(*Driver, Config) Report) {
 	var total int64
 	for _, d := range Drivers() {
 		if *only != "" && *only != d.Name {
 			continue
 		}
-		r := L1(d, Config{Seed: *seed, Budget: *budget, Dir: failures})
+		r := layer(d, Config{Seed: *seed, Budget: *budget, Dir: failures, FailuresMax: *most})
 		t.Log(r)
 		for _, f := range r.Failures {
 			t.Error(f)

@@ -3,12 +3,23 @@ package crash
 import (
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"durafs/internal/vfs/simdisk"
 )
 
 // live leads a life and returns what is wrong. A panic is wrong.
-func (d *Driver) live(l *Life) (err error) { return guarded(d.Live, l) }
+func (d *Driver) live(l *Life) (err error) {
+	watch := time.AfterFunc(liveMax, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("%s: a life does not end", d.Name))
+	})
+	defer watch.Stop()
+	return guarded(d.Live, l)
+}
+
+// liveMax is how long a life may take: the longest waits a second for space.
+const liveMax = 60 * time.Second
 
 // judge opens and judges, and no more.
 func (d *Driver) judge(l *Life) error {

@@ -15,7 +15,7 @@ func (s *State) Disk() *Disk {
 		d.count()
 		return d
 	}
-	d.core = core{track: true, garbage: e.core.garbage}
+	d.core = core{track: true, garbage: e.core.garbage, forget: e.core.forget}
 	b := builder{pt: &e.point, p: s.plan, made: make([]*node, len(e.core.nodes))}
 	b.slab = make([]node, 0, len(e.point.tree)+1)
 	e.point.plant(s.plan.names)

@@ -14,8 +14,9 @@ type core struct {
 	ops   []nameOp // changes of names that are not durable, in order
 	arena arena
 	// track keeps changes until they are durable; garbage also those that
-	// change nothing but whether a sector was ever written.
-	track, garbage bool
+	// change nothing but whether a sector was ever written. forget is
+	// Options.ForgetNames.
+	track, garbage, forget bool
 }
 
 // node is a file or a directory.
@@ -169,6 +170,9 @@ func (c *core) syncDir(dir *node, kept []bool) {
 			continue
 		}
 		if kept != nil && !kept[i] {
+			if !c.forget {
+				rest = append(rest, op)
+			}
 			continue
 		}
 		if op.toDir == dir && op.fromDir != nil && op.fromDir != dir {
@@ -195,7 +199,7 @@ func (op *nameOp) keep() {
 // clone is an independent copy. Contents and lists of names are shared, and
 // copied when they are changed.
 func (c *core) clone() core {
-	k := core{track: c.track, garbage: c.garbage, nodes: make([]*node, len(c.nodes)), ops: slices.Clone(c.ops)}
+	k := core{track: c.track, garbage: c.garbage, forget: c.forget, nodes: make([]*node, len(c.nodes)), ops: slices.Clone(c.ops)}
 	slab := make([]node, len(c.nodes))
 	for i, n := range c.nodes {
 		if n == nil {

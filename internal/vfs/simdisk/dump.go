@@ -111,7 +111,7 @@ func (d *Disk) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*d = Disk{opts: in.Options}
-	d.core = core{track: true, garbage: in.Options.Garbage}
+	d.core = core{track: true, garbage: in.Options.Garbage, forget: in.Options.ForgetNames}
 	for _, n := range in.Nodes {
 		d.addNode(n.Dir)
 	}

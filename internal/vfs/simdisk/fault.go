@@ -36,7 +36,7 @@ const (
 	KeepNone KeepKind = iota // nothing was written
 	KeepAll                  // everything was written: failed, but persisted
 	KeepSize                 // only the size, with zeros behind the old one
-	KeepMix                  // each sector, the size and each name, by Seed
+	KeepMix                  // each sector and the size, and the first names, by Seed
 )
 
 // SetFault calls fn before each call, of any kind, with the number of the call;

@@ -56,12 +56,17 @@ func (a *arena) orNew() *arena {
 }
 
 // namesKeptBy says for each pending change of names whether a sync that failed
-// made it durable.
+// made it durable: the first ones, up to some point. Those behind it are
+// pending still, so that one before them must not be.
 func (c *core) namesKeptBy(keep Keep) []bool {
 	kept := make([]bool, len(c.ops))
-	rng := rand.New(rand.NewPCG(keep.Seed, 0))
-	for i := range kept {
-		kept[i] = keep.Kind == KeepAll || keep.Kind == KeepMix && rng.IntN(2) == 0
+	n := 0
+	switch keep.Kind {
+	case KeepAll:
+		n = len(kept)
+	case KeepMix:
+		n = rand.New(rand.NewPCG(keep.Seed, 0)).IntN(len(kept) + 1)
 	}
+	fill(kept[:n], true)
 	return kept
 }

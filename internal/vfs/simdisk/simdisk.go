@@ -37,7 +37,9 @@
 // After a sync that failed (see Fault) the page cache counts as clean. It shows
 // what the device may not have, each sector old or new as Fault.Keep decides
 // there and then; the next sync answers success and writes nothing of it.
-// ReadUncachedAt reads the device. A process that is killed and started again
+// ReadUncachedAt reads the device. Names are another matter: a file system with a
+// journal does not forget a change of them, it makes it durable later or goes
+// read-only (but see Options.ForgetNames). A process that is killed and started again
 // (Disk.Kill, Disk.Restart) finds the page cache as it was.
 //
 // # Which states are yielded
@@ -80,6 +82,11 @@ type Options struct {
 	// with garbage instead of zeros: a file system that does not order data and
 	// metadata.
 	Garbage bool
+	// ForgetNames lets a sync of a directory that fails forget, for good, the
+	// changes of names that it did not keep, though a running process sees them:
+	// a file system without a journal. Else a later sync that succeeds makes
+	// them durable.
+	ForgetNames bool
 	// FSType is what Usage tells; 0 is ext4's.
 	FSType int64
 }
@@ -103,7 +110,7 @@ type Disk struct {
 // New makes an empty disk.
 func New(opts Options) *Disk {
 	d := &Disk{opts: opts}
-	d.core = core{track: true, garbage: opts.Garbage}
+	d.core = core{track: true, garbage: opts.Garbage, forget: opts.ForgetNames}
 	d.root = d.addNode(true)
 	return d
 }
