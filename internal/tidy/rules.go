@@ -13,6 +13,7 @@ var layers = map[string]int{
 	// over the socket and no storage; importer parses what other programs wrote.
 	"control":          0,
 	"importer":         0,
+	"internal/b3":      0,
 	"internal/clock":   0,
 	"internal/dirlock": 0,
 	"internal/need":    0,
@@ -146,8 +147,8 @@ var callRules = []callRule{
 // goroutineFiles are where goroutines start, each with how many and until when.
 // Everywhere else code runs on its caller's goroutine.
 var goroutineFiles = map[string]string{
-	"cas/behind.go":                        "1, starts writing packs back; until Close",
-	"cas/line.go":                          "1 per put of several chunks, appends them in order; until the put ends",
+	"cas/behind.go":                        "2, start writing packs back, and make them durable ahead of need; until Close",
+	"cas/make.go":                          "at most 1, makes the next pack; until that is made",
 	"cas/seal.go":                          "1, seals full packs; until Close",
 	"cas/worker.go":                        "1 per core, hash and compress; until the put that uses them ends",
 	"cmd/durafs/exec.go":                   "4, deliver, watch for a cancel, copy two outputs; until the command and its delivery end",
