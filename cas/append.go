@@ -2,12 +2,7 @@ package cas
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
-	"slices"
-
-	"github.com/zeebo/blake3"
 )
 
 // place is a stored record. What refers to it counts only once p is durable up
@@ -21,44 +16,96 @@ type place struct {
 type appender struct {
 	active  *pack // nil: a new one is made when it is needed
 	handle  *handle
-	behind  int64 // active is being written back up to here
+	behind  int64     // active is being written back up to here
+	next    chan made // the pack after active, or why there is none; nil: nobody makes one
 	lastSeq uint32
 	closed  bool
 }
 
-// append writes rec, whose buf holds room for the header, the body and zeros
-// up to the alignment, to the active pack. It is not durable yet. A chunk that
-// someone else stored in the meantime is not stored again.
-func (s *Store) append(ctx context.Context, hdr recordHeader, buf []byte) (place, error) {
+// append writes the records of b, whose chunks are encoded, to the active pack,
+// and notes where they are. They are not durable yet. A chunk that someone else
+// stored in the meantime is not stored again.
+func (s *Store) append(ctx context.Context, b *block) error {
 	s.app.mu.Lock()
 	defer s.app.mu.Unlock()
 	if err := s.appendable(ctx); err != nil {
-		return place{}, err
+		return err
 	}
-	if hdr.Kind == kindChunk {
-		if at, ok := s.recent(hdr.ID); ok {
-			s.stats.hits.Add(1)
-			return at, nil
+	for i := range b.chunk {
+		if e := &b.chunk[i]; e.at.p == nil && e.hdr.Kind == kindChunk {
+			if at, ok := s.recent(e.hdr.ID); ok {
+				s.stats.hits.Add(1)
+				e.at = at
+			}
 		}
 	}
-	p, err := s.activePack(int64(len(buf)))
-	if err != nil {
-		return place{}, err
+	for i := 0; i < len(b.chunk); {
+		var err error
+		if i, err = s.appendRun(b, i); err != nil {
+			return err
+		}
 	}
-	off := p.end()
-	hdr.put(buf, p.nonce, off)
-	if _, err := s.app.handle.f.WriteAt(buf, off); err != nil {
+	return nil
+}
+
+// appendRun writes at once as many records of b, from i on, as fit into the
+// active pack, and returns which is the next.
+func (s *Store) appendRun(b *block, i int) (next int, err error) {
+	for i < len(b.chunk) && s.placed(b, i) {
+		i++
+	}
+	if i == len(b.chunk) {
+		return i, nil
+	}
+	p, err := s.activePack(b.chunk[i].hdr.bytes())
+	if err != nil {
+		return i, err
+	}
+	p.mu.Lock()
+	off, count := p.written, len(p.entries)
+	p.mu.Unlock()
+	fresh := make([]*encoded, 0, blockChunks)
+	run, n := b.slots[i*slotBytes:], int64(0)
+	for ; i < len(b.chunk); i++ {
+		e := &b.chunk[i]
+		if s.placed(b, i) {
+			continue
+		}
+		size := e.hdr.bytes()
+		if n > 0 && off+n+size+footerBytes(count+len(fresh)+1) > s.opts.PackBytesMax {
+			break
+		}
+		rec := run[n : n+size]
+		copy(rec, b.slot(i)) // to the left, if it moves at all
+		e.hdr.put(rec, p.nonce, off+n)
+		e.at = place{p, Hint{Pack: p.seq, Offset: uint32(off + n), End: uint32(off + n + size)}}
+		n += size
+		fresh = append(fresh, e)
+	}
+	if _, err := s.app.handle.f.WriteAt(run[:n], off); err != nil {
 		// Any part of it may have been written: nothing is written to this
 		// pack again. What was durable in it stays; the puts whose records
 		// were not have failed, as has this one.
 		err = noSpace(s.fs, s.dir, fmt.Errorf("cas: write: %w", err))
 		p.fail(err)
 		s.retire()
-		return place{}, err
+		return i, err
 	}
-	at := place{p, Hint{Pack: p.seq, Offset: uint32(off), End: uint32(off) + uint32(len(buf))}}
-	s.appended(p, hdr, at.hint, buf)
-	return at, nil
+	s.appended(p, fresh, n)
+	return i, nil
+}
+
+// placed reports whether a chunk has its place: it was stored before, or stands
+// in the block twice.
+func (s *Store) placed(b *block, i int) bool {
+	e := &b.chunk[i]
+	for j := 0; j < i && e.at.p == nil && e.hdr.Kind == kindChunk; j++ {
+		if b.chunk[j].hdr.ID == e.hdr.ID {
+			s.stats.hits.Add(1)
+			e.at = b.chunk[j].at
+		}
+	}
+	return e.at.p != nil
 }
 
 func (s *Store) appendable(ctx context.Context) error {
@@ -74,22 +121,31 @@ func (s *Store) appendable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// appended notes a record that was written.
-func (s *Store) appended(p *pack, hdr recordHeader, at Hint, buf []byte) {
+// appended notes records that were written to p, n bytes together.
+func (s *Store) appended(p *pack, fresh []*encoded, n int64) {
 	p.mu.Lock()
-	p.entries = append(p.entries, entry{ID: hdr.ID, Offset: at.Offset, End: at.End})
-	p.written = int64(at.End)
-	p.mu.Unlock()
-	if hdr.Kind == kindChunk {
-		s.table.add(hdr.ID, p.seq, int64(at.Offset))
+	for _, e := range fresh {
+		p.entries = append(p.entries, entry{ID: e.hdr.ID, Offset: e.at.hint.Offset, End: e.at.hint.End})
 	}
-	s.stats.records.Add(1)
-	s.stats.stored.Add(int64(len(buf)))
-	// Written back as it comes, the barrier has less to wait for, and so have
-	// small puts beside a large one. Nothing depends on it.
-	if n := int64(at.End) - s.app.behind; n >= writeBehindBytes && s.writeBack(p, n) {
-		s.app.behind = int64(at.End)
+	p.written += n
+	end, late := p.written, p.written-p.durable
+	p.mu.Unlock()
+	for _, e := range fresh {
+		if e.hdr.Kind == kindChunk {
+			s.table.add(e.hdr.ID, p.seq, int64(e.at.hint.Offset))
+		}
+	}
+	s.stats.records.Add(int64(len(fresh)))
+	s.stats.stored.Add(n)
+	if n := end - s.app.behind; n >= writeBehindBytes && s.writeBack(p, n) {
+		s.app.behind = end
 		s.hashLater(p)
+	}
+	if late >= flushBytes {
+		s.flushSoon(p)
+	}
+	if end >= s.opts.PackBytesMax/makeShare {
+		s.makeNext()
 	}
 }
 
@@ -112,11 +168,13 @@ func (p *pack) end() int64 {
 	return p.written
 }
 
-// footerBytes is the size of the footer when more records have come.
-func (p *pack) footerBytes(more int) int64 {
+// footerBytes is the size of a footer of so many records.
+func footerBytes(records int) int64 { return int64(records)*footerEntryBytes + footerTrailerBytes }
+
+func (p *pack) records() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return int64(len(p.entries)+more)*footerEntryBytes + footerTrailerBytes
+	return len(p.entries)
 }
 
 // activePack returns a pack with room for n bytes. A pack takes one record
@@ -124,20 +182,20 @@ func (p *pack) footerBytes(more int) int64 {
 func (s *Store) activePack(n int64) (*pack, error) {
 	if p := s.app.active; p != nil {
 		end := p.end()
-		if end == packHeaderBytes || end+n+p.footerBytes(1) <= s.opts.PackBytesMax {
+		if end == packHeaderBytes || end+n+footerBytes(p.records()+1) <= s.opts.PackBytesMax {
 			return p, nil
 		}
 		s.retire()
 	}
-	p, h, err := s.createPack()
+	m, err := s.nextPack()
 	if err != nil {
 		return nil, noSpace(s.fs, s.dir, err)
 	}
-	s.app.active, s.app.handle = p, h
+	s.app.active, s.app.handle, s.app.behind = m.p, m.h, packHeaderBytes
 	s.mu.Lock()
-	s.packs[p.seq] = p
+	s.packs[m.p.seq] = m.p
 	s.mu.Unlock()
-	return p, nil
+	return m.p, nil
 }
 
 // retire gives the active pack to the sealer, if there is one.
@@ -147,57 +205,6 @@ func (s *Store) retire() {
 	if p != nil {
 		s.sealer.give(p, h)
 	}
-}
-
-// createPack makes a pack that records can be written to. In this order:
-//
-//	create, write header, fdatasync   the file says who it is
-//	fsync directory                   and has its name
-//	AddPack                           and the log's MANIFEST lists it
-//
-// Only then the first record is written, so that no record that anyone could
-// refer to lies in a file that a power cut can take away.
-func (s *Store) createPack() (*pack, *handle, error) {
-	s.app.lastSeq++
-	known := Pack{Seq: s.app.lastSeq, Nonce: randomNonce()}
-	p := newPack(known, activeName(s.dir, known.Seq))
-	f, err := s.fs.Create(p.name)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cas: make a pack: %w", err)
-	}
-	head := fileHeader{StoreID: s.opts.StoreID, Seq: p.seq, Nonce: p.nonce}.marshal()
-	fail := func(err error) (*pack, *handle, error) {
-		f.Close()
-		if rerr := s.fs.Remove(p.name); rerr != nil {
-			s.log.Warn("an empty pack is left behind", "file", p.name, "err", rerr)
-		}
-		return nil, nil, err
-	}
-	if _, err := f.WriteAt(head, 0); err != nil {
-		return fail(fmt.Errorf("cas: make a pack: %w", err))
-	}
-	if err := f.Datasync(); err != nil {
-		return fail(s.poison("sync a new pack", err))
-	}
-	if err := s.dirHandle.Sync(); err != nil {
-		return fail(s.poison("sync the directory of a new pack", err))
-	}
-	if err := s.opts.Ledger.AddPack(known); err != nil {
-		// The ledger may know it or not: without a file and without a
-		// reference the next Open forgets it.
-		return fail(fmt.Errorf("cas: list a new pack: %w", err))
-	}
-	p.written, p.durable = packHeaderBytes, packHeaderBytes
-	p.write.hash = blake3.New()
-	s.app.behind = packHeaderBytes
-	h, err := s.files.use(p.seq, &handle{p: p, f: f})
-	return p, h, err
-}
-
-func randomNonce() uint64 {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint64(b[:])
 }
 
 // recent tells where this process stored the chunk id, by its record's header
@@ -230,18 +237,4 @@ func (s *Store) headerAt(seq uint32, off int64, id ID) (place, bool) {
 		return place{}, false
 	}
 	return place{p, Hint{Pack: seq, Offset: uint32(off), End: uint32(off + hdr.bytes())}}, true
-}
-
-// duplicate tells where this process stored raw, after reading it back: a
-// record that does not give these bytes any more is no hit, and raw is stored
-// again, so that a put heals what it finds damaged.
-func (s *Store) duplicate(id ID, raw, scratch []byte) (at place, ok bool) {
-	s.table.find(id, func(seq uint32, off int64) bool {
-		if at, ok = s.headerAt(seq, off, id); ok {
-			back, err := s.readChunk(at.hint, id, scratch[:0:len(raw)])
-			ok = err == nil && slices.Equal(back, raw)
-		}
-		return ok
-	})
-	return at, ok
 }

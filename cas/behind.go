@@ -1,11 +1,23 @@
 package cas
 
-// writeBehind is the goroutine that starts writing back what was appended. The
-// call waits while the disk's queue is full, and the appender, who holds up
-// everyone, must not. Nothing depends on it: it only leaves less to a barrier.
-type writeBehind struct {
-	todo chan span // at most one
-	done chan struct{}
+import "context"
+
+const (
+	// flushBytes that are not durable yet are made so ahead of need: who then
+	// asks for a barrier, here or in the log beside, waits for little.
+	flushBytes = 2 << 20
+	// lateBytesMax is how far a put may run ahead of that.
+	lateBytesMax = 16 << 20
+)
+
+// behind are the two goroutines that do early what a barrier would have to do:
+// one starts writing back what was appended, which waits while the disk's queue
+// is full; one makes it durable. Nothing depends on either: they only leave
+// less to a barrier.
+type behind struct {
+	write chan span  // at most one
+	flush chan *pack // at most one
+	done  chan struct{}
 }
 
 // span is a part of an active pack.
@@ -14,18 +26,30 @@ type span struct {
 	off, n int64
 }
 
-func (s *Store) startWriteBehind() {
-	s.behind.todo = make(chan span, 1)
-	s.behind.done = make(chan struct{})
-	go s.runWriteBehind()
+func (s *Store) startBehind() {
+	s.behind.write = make(chan span, 1)
+	s.behind.flush = make(chan *pack, 1)
+	s.behind.done = make(chan struct{}, 2)
+	go func() {
+		for w := range s.behind.write {
+			_ = w.h.f.WriteBehind(w.off, w.n)
+			s.files.release(w.h)
+		}
+		s.behind.done <- struct{}{}
+	}()
+	go func() {
+		for p := range s.behind.flush {
+			_ = s.flush(context.Background(), p, p.end()) // who depends on it asks again
+		}
+		s.behind.done <- struct{}{}
+	}()
 }
 
-func (s *Store) runWriteBehind() {
-	defer close(s.behind.done)
-	for w := range s.behind.todo {
-		_ = w.h.f.WriteBehind(w.off, w.n)
-		s.files.release(w.h)
-	}
+func (b *behind) close() {
+	close(b.write)
+	close(b.flush)
+	<-b.done
+	<-b.done
 }
 
 // writeBack hands what was appended to p since the last time over, and reports
@@ -36,10 +60,22 @@ func (s *Store) writeBack(p *pack, n int64) bool {
 		return false
 	}
 	select {
-	case s.behind.todo <- span{h, s.app.behind, n}:
+	case s.behind.write <- span{h, s.app.behind, n}:
 		return true
 	default:
 		s.files.release(h)
 		return false
 	}
+}
+
+func (s *Store) flushSoon(p *pack) {
+	select {
+	case s.behind.flush <- p:
+	default:
+	}
+}
+
+// pace waits while a put is far ahead of what is durable.
+func (s *Store) pace(ctx context.Context, p *pack) error {
+	return s.flush(ctx, p, p.end()-lateBytesMax)
 }

@@ -27,8 +27,9 @@
 //
 // # Goroutines
 //
-// A Store runs one encoder per processor (worker.go) and one sealer (seal.go).
-// Everything else runs in its callers.
+// A Store runs one encoder per processor (worker.go), one sealer (seal.go), two
+// that do early what a barrier would have to (behind.go), and for a moment one
+// that makes the next pack (make.go). Everything else runs in its callers.
 package cas
 
 const (

@@ -1,35 +1,48 @@
 package cas
 
-// encoded is a chunk on its way into a pack.
-type encoded struct {
-	buf  *buffer
-	n    int // bytes of the chunk
-	id   ID
-	dup  place // where it is stored already, if dup.p is set
-	hdr  recordHeader
-	rec  []byte        // in buf
-	done chan struct{} // closed when the fields above are set
-
-	token bool          // it has one, and may wait beside others
-	kept  chan struct{} // closed when it left the line; nil with a token
-}
+import "bytes"
 
 // encodeChunk hashes, looks up and compresses a chunk.
-func (s *Store) encodeChunk(e *encoded) {
-	raw := e.buf.chunk(e.n)
-	e.id = Sum(raw)
-	if at, ok := s.duplicate(e.id, raw, e.buf.scratch[:]); ok {
+func (s *Store) encodeChunk(b *block, i int, w *workspace) {
+	e, raw := &b.chunk[i], b.raw(i)
+	e.hdr.ID = Sum(raw)
+	if at, ok := s.duplicate(e.hdr.ID, raw, w); ok {
 		s.stats.hits.Add(1)
-		e.dup = at
+		e.at = at
 		return
 	}
-	e.hdr = recordHeader{Stored: uint32(e.n), Raw: uint32(e.n), Codec: codecRaw, Kind: kindChunk, ID: e.id}
-	body := e.buf.raw[:]
-	packed, ok := s.codec.encode(e.buf.packed[:recordHeaderBytes], raw, e.buf.scratch[:])
-	if ok {
-		body = packed[:cap(packed)]
-		e.hdr.Codec, e.hdr.Stored = codecZstd, uint32(len(packed)-recordHeaderBytes)
+	if packed, ok := s.codec.encode(w.packed[:0], raw, w.back[:]); ok {
+		b.set(i, codecZstd, packed)
 	}
-	e.rec = record(body, int(e.hdr.Stored))
-	e.hdr.CRC = checksum(e.rec[recordHeaderBytes:][:e.hdr.Stored])
+	b.close(i)
+}
+
+// duplicate tells where raw is stored, after reading it back: a record that
+// does not give these bytes any more is no hit, and raw is stored again, so
+// that a put heals what it finds damaged.
+func (s *Store) duplicate(id ID, raw []byte, w *workspace) (at place, ok bool) {
+	s.table.find(id, func(seq uint32, off int64) bool {
+		if at, ok = s.headerAt(seq, off, id); ok {
+			ok = s.sameAt(at.hint, id, raw, w)
+		}
+		return ok
+	})
+	return at, ok
+}
+
+// sameAt reads the record at hint and reports whether it gives raw.
+func (s *Store) sameAt(hint Hint, id ID, raw []byte, w *workspace) bool {
+	same := false
+	err := s.visitAt(id, hint, w.packed[:0], func(f found) error {
+		body := f.body
+		if f.hdr.Codec == codecZstd {
+			var err error
+			if body, err = s.codec.decode(w.back[:], f.body, int(f.hdr.Raw)); err != nil {
+				return err
+			}
+		}
+		same = f.hdr.Kind == kindChunk && bytes.Equal(body, raw)
+		return nil
+	})
+	return err == nil && same
 }

@@ -14,8 +14,8 @@ const (
 	openFilesMax     = 256
 	cacheBytesMax    = 16 << 20
 	tableChunksMax   = 1 << 20 // of each of the table's two halves
-	pipelineMax      = 64      // chunks in the encoders beyond one per put
-	putDepthMax      = 16      // chunks of one put in the encoders
+	spareBlocksMax   = 64      // blocks in the encoders beyond one per put
+	putBlocksMax     = 6       // blocks of one put in the encoders
 	sealQueueMax     = 2       // packs that wait to be sealed
 	writeBehindBytes = 1 << 20
 	hashReadBytes    = 256 << 10

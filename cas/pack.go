@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/zeebo/blake3"
+	"durafs/internal/b3"
 )
 
 // pack is what this process knows of one pack.
@@ -17,7 +17,7 @@ type pack struct {
 
 	// The sealer owns write, Open before there is one.
 	write struct {
-		hash      *blake3.Hasher // of the file up to hashed
+		hash      *b3.Hasher // of the file up to hashed
 		hashed    int64
 		step      sealStep
 		bytes     int64

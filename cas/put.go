@@ -5,24 +5,25 @@ import (
 	"errors"
 	"io"
 
-	"github.com/zeebo/blake3"
+	"durafs/internal/b3"
 )
 
-// put is one payload on its way in. The caller's goroutine reads chunks and
-// feeds the whole payload's hash; the workers hash and compress up to
-// putDepthMax of them; the line (line.go) appends the records in order.
+// put is one payload on its way in, block by block. Its goroutine reads a
+// block, feeds the whole payload's hash with it, gives it to the encoders, and
+// appends those that are done, in order. It encodes too, where it would wait.
 type put struct {
 	s     *Store
 	ctx   context.Context
 	src   io.Reader
-	whole *blake3.Hasher
+	whole *b3.Hasher
 	bytes int64
 	tree  tree
 	last  place // of the latest chunk
 
-	needs map[*pack]uint32 // what must be durable: up to which end in which pack
+	held  *block   // the first, until it is in queue
+	queue []*block // in the encoders, the oldest in front
 
-	line *line // of a payload of several chunks; it owns tree, last and needs
+	needs map[*pack]uint32 // what must be durable: up to which end in which pack
 }
 
 // Put reads a payload to its end and makes it durable: when it returns, every
@@ -30,7 +31,8 @@ type put struct {
 // share), or Ref.Inline is set. After an error nothing refers to what was
 // written, and it is reclaimed in time. A failure of r is returned as it is;
 // others are *NoSpaceError, ErrPoisoned, ErrClosed, ctx's, or of the operating
-// system. Memory is bounded whatever the payload's size.
+// system. Memory is bounded whatever the payload's size: a block of 512 KiB for
+// each put, and spareBlocksMax for all together.
 func (s *Store) Put(ctx context.Context, r io.Reader) (Ref, error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -48,103 +50,108 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (Ref, error) {
 }
 
 func (p *put) run() (Ref, error) {
-	first, err := p.read()
+	first := p.s.getBlock(1)
+	p.held = first
+	size := p.s.opts.chunkBytes
+	n, err := p.readChunk(first)
 	if err != nil {
 		return Ref{}, err
 	}
-	size := p.s.opts.chunkBytes
-	if first.n <= min(InlineBytesMax, size-1) {
-		return p.inline(first), nil
+	if n <= min(InlineBytesMax, size-1) {
+		return p.inline(first, n), nil
 	}
 	if err := p.s.Healthy(); err != nil {
-		p.s.putBuffer(first.buf)
 		return Ref{}, err
 	}
 	// The whole payload's id is that of its only chunk, if it has but one.
-	var next *encoded
-	if first.n == size {
-		if next, err = p.read(); err != nil {
-			p.s.putBuffer(first.buf)
-			return Ref{}, err
-		}
-	}
-	if next == nil || next.n == 0 {
-		if next != nil {
-			p.s.putBuffer(next.buf)
-		}
+	if n < size {
 		return p.single(first)
 	}
-	return p.stream(first, next)
+	second, err := p.next()
+	switch {
+	case err != nil:
+		return Ref{}, err
+	case second == nil:
+		return p.single(first)
+	}
+	p.held = nil
+	return p.stream(first, second)
 }
 
-// read takes the next chunk from the source; n is short at the payload's end.
-func (p *put) read() (*encoded, error) {
+// readChunk reads the next chunk into b; it is short at the payload's end, and
+// of 0 bytes behind it.
+func (p *put) readChunk(b *block) (n int, err error) {
 	if err := p.ctx.Err(); err != nil {
-		return nil, err
+		return 0, err
 	}
-	e := &encoded{buf: p.s.getBuffer()}
-	var err error
-	e.n, err = io.ReadFull(p.src, e.buf.chunk(p.s.opts.chunkBytes))
+	n, err = io.ReadFull(p.src, b.room(p.s.opts.chunkBytes))
 	if err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
-		p.s.putBuffer(e.buf)
-		return nil, err
+		return 0, err
 	}
-	return e, nil
+	if n > 0 {
+		b.add(n)
+	}
+	return n, nil
 }
 
-func (p *put) inline(e *encoded) Ref {
-	defer p.s.putBuffer(e.buf)
-	raw := e.buf.chunk(e.n)
-	ref := Ref{ID: Sum(raw), Bytes: int64(e.n)}
-	if e.n > 0 {
-		ref.Inline = append([]byte(nil), raw...)
+// read fills b from the source; it is not full at the payload's end.
+func (p *put) read(b *block) error {
+	for !b.full() {
+		n, err := p.readChunk(b)
+		if err != nil {
+			return err
+		}
+		if n < p.s.opts.chunkBytes {
+			break
+		}
 	}
-	return ref
+	return nil
+}
+
+func (p *put) inline(b *block, n int) Ref {
+	if n == 0 {
+		return Ref{ID: EmptyID}
+	}
+	raw := append([]byte(nil), b.raw(0)...)
+	return Ref{ID: Sum(raw), Bytes: int64(n), Inline: raw}
 }
 
 // single stores a payload of one chunk.
-func (p *put) single(e *encoded) (Ref, error) {
-	p.s.encodeChunk(e)
-	if err := p.store(e); err != nil {
+func (p *put) single(b *block) (Ref, error) {
+	p.bytes = int64(len(b.raw(0)))
+	w := p.s.getWorkspace()
+	p.s.encodeChunk(b, 0, w)
+	p.s.putWorkspace(w)
+	if err := p.s.append(p.ctx, b); err != nil {
 		return Ref{}, err
 	}
-	ref := Ref{ID: e.id, Bytes: int64(e.n), Hint: p.last.hint}
+	p.need(b.chunk[0].at)
+	ref := Ref{ID: b.chunk[0].hdr.ID, Bytes: p.bytes, Hint: p.last.hint}
 	return ref, p.settle()
 }
 
 // stream stores a payload of several chunks and its manifest.
-func (p *put) stream(first, next *encoded) (Ref, error) {
-	p.whole = blake3.New()
+func (p *put) stream(first, second *block) (Ref, error) {
+	p.whole = new(b3.Hasher)
 	p.tree = tree{put: p}
-	p.line = startLine(p)
-	for e := first; e.n > 0; {
-		full := e.n == p.s.opts.chunkBytes
-		if err := p.push(e); err != nil {
-			if e == first {
-				p.s.putBuffer(next.buf)
+	p.push(first)
+	for b := second; b != nil; {
+		full := b.full()
+		p.push(b)
+		if err := p.drain(putBlocksMax - 1); err != nil {
+			return Ref{}, err
+		}
+		if b = nil; full {
+			var err error
+			if b, err = p.next(); err != nil {
+				return Ref{}, err
 			}
-			return Ref{}, err
-		}
-		if !full {
-			break
-		}
-		if e == first {
-			e = next
-			continue
-		}
-		var err error
-		if e, err = p.read(); err != nil {
-			return Ref{}, err
-		}
-		if e.n == 0 {
-			p.s.putBuffer(e.buf)
 		}
 	}
-	if err := p.line.end(); err != nil {
+	if err := p.drain(0); err != nil {
 		return Ref{}, err
 	}
-	var id ID
-	p.whole.Sum(id[:0])
+	id := ID(p.whole.Sum())
 	root, err := p.tree.finish(id)
 	if err != nil {
 		return Ref{}, err
@@ -152,23 +159,26 @@ func (p *put) stream(first, next *encoded) (Ref, error) {
 	return Ref{ID: id, Bytes: p.bytes, Hint: root.hint}, p.settle()
 }
 
-// push sends a chunk through the encoders and into the line. Beside the worker
-// that has it, the caller hashes it into the whole: both only read.
-func (p *put) push(e *encoded) error {
-	raw := e.buf.chunk(e.n)
-	p.bytes += int64(e.n)
-	e.done = make(chan struct{})
-	e.token = p.admit()
-	work := func() { p.s.encodeChunk(e); close(e.done) }
-	busy := !e.token || !p.s.workers.try(work)
-	p.whole.Write(raw)
-	if busy {
-		work()
+// next reads the next block; nil at the payload's end. Without a token it waits
+// until those before are stored, so that the put has but one.
+func (p *put) next() (*block, error) {
+	token := len(p.queue) > 0 && p.admit()
+	if !token {
+		if err := p.drain(0); err != nil {
+			return nil, err
+		}
 	}
-	return p.line.add(e)
+	b := p.s.getBlock(blockChunks)
+	b.token = token
+	err := p.read(b)
+	if err != nil || len(b.chunk) == 0 {
+		p.free(b)
+		return nil, err
+	}
+	return b, nil
 }
 
-// admit takes a token for one more chunk in the encoders.
+// admit takes a token for one more block, if there is one.
 func (p *put) admit() bool {
 	select {
 	case p.s.spare <- struct{}{}:
@@ -178,21 +188,57 @@ func (p *put) admit() bool {
 	}
 }
 
-// store appends a chunk that was encoded and gives its buffer back.
-func (p *put) store(e *encoded) error {
-	defer p.s.putBuffer(e.buf)
-	at := e.dup
-	if at.p == nil {
-		var err error
-		if at, err = p.s.append(p.ctx, e.hdr, e.rec); err != nil {
+func (p *put) free(b *block) {
+	if b.token {
+		<-p.s.spare
+	}
+	p.s.putBlock(b)
+}
+
+// push gives a block to the encoders. The whole's hash comes first: they put
+// what shrinks back into the block.
+func (p *put) push(b *block) {
+	for i := range b.chunk {
+		raw := b.raw(i)
+		p.whole.Write(raw)
+		p.bytes += int64(len(raw))
+	}
+	p.s.submit(b)
+	p.queue = append(p.queue, b)
+}
+
+// drain stores blocks from the front of the queue: those that are done, and
+// until at most keep are left.
+func (p *put) drain(keep int) error {
+	for len(p.queue) > 0 {
+		b := p.queue[0]
+		if len(p.queue) <= keep && !b.job.finished() {
+			return nil
+		}
+		p.s.encode(b.job)
+		<-b.job.done
+		if err := p.store(b); err != nil {
+			return err
+		}
+		p.queue = p.queue[1:]
+		p.free(b)
+	}
+	return nil
+}
+
+// store appends a block that is encoded.
+func (p *put) store(b *block) error {
+	if err := p.s.append(p.ctx, b); err != nil {
+		return err
+	}
+	for i := range b.chunk {
+		e := &b.chunk[i]
+		p.need(e.at)
+		if err := p.tree.add(0, child{ID: e.hdr.ID, Hint: e.at.hint}, int64(e.hdr.Raw)); err != nil {
 			return err
 		}
 	}
-	p.need(at)
-	if p.whole == nil {
-		return nil
-	}
-	return p.tree.add(0, child{ID: e.id, Hint: at.hint}, int64(e.n))
+	return p.s.pace(p.ctx, p.last.p)
 }
 
 // need notes that the payload is complete only when at is durable.
@@ -211,9 +257,14 @@ func (p *put) settle() error {
 	return nil
 }
 
-// abandon waits for what is still in the line after an error.
+// abandon gives back what a put still has, after an error or as its only block.
 func (p *put) abandon() {
-	if p.line != nil {
-		_ = p.line.end()
+	if p.held != nil {
+		p.s.putBlock(p.held)
+	}
+	for _, b := range p.queue {
+		p.s.encode(b.job)
+		<-b.job.done
+		p.free(b)
 	}
 }

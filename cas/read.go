@@ -228,9 +228,9 @@ func (s *Store) cachedChunk(c child, n int) (*cached, error) {
 // readChunk reads the chunk id into dst, whose capacity is the chunk's size,
 // and verifies it.
 func (s *Store) readChunk(hint Hint, id ID, dst []byte) ([]byte, error) {
-	buf := s.getBuffer()
-	defer s.putBuffer(buf)
-	err := s.visit(id, hint, buf.packed[:0], func(f found) error {
+	w := s.getWorkspace()
+	defer s.putWorkspace(w)
+	err := s.visit(id, hint, w.packed[:0], func(f found) error {
 		return s.verifyChunk(f, id, &dst)
 	})
 	return dst, err

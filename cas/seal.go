@@ -65,7 +65,7 @@ func (s *Store) runSealer() {
 		select {
 		case f := <-s.sealer.ahead:
 			if f.p.write.step == sealFooter { // else it was sealed meanwhile
-				_ = s.hashAhead(f, f.p.end()) // an error comes again at the seal
+				_ = s.hashAhead(f, f.p.end()&^(hashReadBytes-1)) // an error comes again at the seal
 			}
 			f.release(s.files)
 		case f, ok := <-s.sealer.queue:

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/zeebo/blake3"
+	"durafs/internal/b3"
 )
 
 // sealPack ends a pack. In this order:
@@ -51,7 +51,7 @@ func (s *Store) sealPack(f full) error {
 		if err := s.hashAhead(f, p.write.bytes); err != nil {
 			return err
 		}
-		p.write.hash.Sum(p.write.b3[:0])
+		p.write.b3 = p.write.hash.Sum()
 		if err := s.renameSealed(p); err != nil {
 			return err
 		}
@@ -147,14 +147,12 @@ func (s *Store) endBroken(f full) error {
 	}
 	if p.write.step != sealCut {
 		if end < p.write.hashed { // more was hashed than is kept
-			p.write.hash, p.write.hashed = blake3.New(), 0
+			p.write.hash, p.write.hashed = new(b3.Hasher), 0
 		}
 		if err := s.hashAhead(f, end); err != nil {
 			return err
 		}
-		var b3 ID
-		p.write.hash.Sum(b3[:0])
-		p.write.bytes, p.write.b3 = end, b3
+		p.write.bytes, p.write.b3 = end, p.write.hash.Sum()
 		if err := s.listSealed(p); err != nil {
 			return err
 		}
@@ -189,11 +187,9 @@ func (s *Store) dropPack(p *pack) {
 
 // hashFile is the BLAKE3 of the first n bytes of r.
 func hashFile(r io.ReaderAt, n int64) (ID, error) {
-	h := blake3.New()
-	if got, err := io.Copy(h, io.NewSectionReader(r, 0, n)); err != nil || got != n {
+	h := new(b3.Hasher)
+	if got, err := io.CopyBuffer(h, io.NewSectionReader(r, 0, n), make([]byte, hashReadBytes)); err != nil || got != n {
 		return ID{}, errors.Join(fmt.Errorf("cas: read back %d of %d bytes", got, n), err)
 	}
-	var id ID
-	h.Sum(id[:0])
-	return id, nil
+	return h.Sum(), nil
 }

@@ -18,13 +18,16 @@ type Store struct {
 	dirHandle vfs.Dir // open since before any change of a name
 	log       *slog.Logger
 	codec     *bodyCodec
-	buffers   sync.Pool // of *buffer
+	single    sync.Pool // of *block for one chunk
+	several   sync.Pool // of *block for blockChunks
+	spaces    sync.Pool // of *workspace
 	files     *fileCache
 	cache     *chunkCache
 	table     *table
 	workers   *workers
-	spare     chan struct{} // a token for each chunk that may wait in the encoders
-	behind    writeBehind
+	spare     chan struct{} // a token for each block that is in use beyond a put's first
+	behind    behind
+	making    sync.WaitGroup // the goroutine that makes a pack ahead
 	sealer    sealer
 	stats     counters
 
@@ -59,10 +62,10 @@ func Open(ctx context.Context, opts Options) (*Store, Recovery, error) {
 		files: newFileCache(opts.FS, openFilesMax),
 		cache: newChunkCache(cacheBytesMax),
 		table: newTable(tableChunksMax),
-		spare: make(chan struct{}, pipelineMax),
+		spare: make(chan struct{}, spareBlocksMax),
 		packs: make(map[uint32]*pack),
 	}
-	s.buffers.New = func() any { return newBuffer() }
+	s.startPools()
 	if s.dirHandle, err = s.fs.OpenDir(s.dir); err != nil {
 		codec.close()
 		return nil, Recovery{}, fmt.Errorf("cas: %w", err)
@@ -75,9 +78,15 @@ func Open(ctx context.Context, opts Options) (*Store, Recovery, error) {
 		return nil, rec, err
 	}
 	s.workers = startWorkers()
-	s.startWriteBehind()
+	s.startBehind()
 	s.startSealer()
 	return s, rec, nil
+}
+
+func (s *Store) startPools() {
+	s.single.New = func() any { return newBlock(1) }
+	s.several.New = func() any { return newBlock(blockChunks) }
+	s.spaces.New = func() any { return new(workspace) }
 }
 
 // enter begins a call that close waits for.
@@ -106,11 +115,12 @@ func (s *Store) Close() error {
 	s.app.mu.Lock()
 	s.app.closed = true
 	s.retire()
+	s.dropNext()
 	s.app.mu.Unlock()
 
 	s.users.Wait()
-	close(s.behind.todo)
-	<-s.behind.done
+	s.behind.close()
+	s.making.Wait()
 	close(s.sealer.queue)
 	<-s.sealer.done
 	s.workers.close()

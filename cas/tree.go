@@ -67,15 +67,16 @@ func (t *tree) store(level int, k kind, id ID) (place, ID, error) {
 	if k == kindNode {
 		id = sum
 	}
-	buf := s.getBuffer()
-	defer s.putBuffer(buf)
-	copy(buf.raw[recordHeaderBytes:], body)
-	hdr := recordHeader{
-		Stored: uint32(len(body)), Raw: uint32(len(body)), Codec: codecRaw, Kind: k, ID: id, CRC: checksum(body),
+	b := s.getBlock(1)
+	defer s.putBlock(b)
+	copy(b.room(len(body)), body)
+	b.add(len(body))
+	b.chunk[0].hdr.Kind, b.chunk[0].hdr.ID = k, id
+	b.close(0)
+	if err := s.append(t.put.ctx, b); err != nil {
+		return place{}, sum, err
 	}
-	at, err := s.append(t.put.ctx, hdr, record(buf.raw[:], len(body)))
-	if err == nil {
-		t.put.need(at)
-	}
-	return at, sum, err
+	at := b.chunk[0].at
+	t.put.need(at)
+	return at, sum, nil
 }

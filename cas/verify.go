@@ -62,7 +62,7 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep boo
 		fs: fsys, dir: dir, codec: codec, packs: make(map[uint32]*pack),
 		files: newFileCache(fsys, openFilesMax), cache: newChunkCache(cacheBytesMax),
 	}
-	s.buffers.New = func() any { return newBuffer() }
+	s.startPools()
 	defer s.files.close()
 	v := &verifier{s: s, ctx: ctx, deep: deep, sound: sound, report: report}
 	packs = slices.Clone(packs)
@@ -186,9 +186,9 @@ func (v *verifier) record(p *pack, w walked) {
 	f := found{hdr: w.hdr, body: w.body, file: p.name, off: w.off}
 	var err error
 	if w.hdr.Kind == kindChunk {
-		buf := v.s.getBuffer()
-		defer v.s.putBuffer(buf)
-		out := buf.scratch[:0:w.hdr.Raw]
+		space := v.s.getWorkspace()
+		defer v.s.putWorkspace(space)
+		out := space.back[:0:w.hdr.Raw]
 		err = v.s.verifyChunk(f, w.hdr.ID, &out)
 	} else {
 		err = v.manifest(f)
