@@ -76,10 +76,33 @@ func (w *Walker) Next() (Frame, error) {
 		return Frame{}, err
 	}
 	f := Frame{FrameHeader: h, Offset: w.pos, Payload: payload}
+	w.passed(&h)
+	return f, nil
+}
+
+// Skip steps over the next frame without its payload, whatever that holds: a
+// header that checks and follows the frame before can be trusted for walking
+// on, and names whom the payload belonged to. Errors are those of Next.
+func (w *Walker) Skip() (FrameHeader, error) {
+	if w.pos >= w.end {
+		return FrameHeader{}, io.EOF
+	}
+	h, err := w.headerAt(w.pos)
+	if err == nil {
+		err = w.follows(&h)
+	}
+	if err != nil {
+		return FrameHeader{}, err
+	}
+	w.passed(&h)
+	return h, nil
+}
+
+// passed moves the walk behind a frame.
+func (w *Walker) passed(h *FrameHeader) {
 	w.pos += h.Bytes()
 	w.LSN, w.Prev, w.free = h.LSN, h.CRC, false
 	w.Durable = max(w.Durable, h.Durable)
-	return f, nil
 }
 
 // headerAt reads the header of a frame that lies within the range.

@@ -22,6 +22,9 @@ var (
 	// ErrPoisoned is a log whose barrier failed before. It takes no changes
 	// until the store is opened again; reads go on.
 	ErrPoisoned = errors.New("wal: an earlier write could not be confirmed; read-only until opened again")
+	// ErrReadOnly is a log that was opened to be read only; why is wrapped
+	// beside it.
+	ErrReadOnly = errors.New("wal: opened read-only")
 	// ErrClosed is a log that was closed.
 	ErrClosed = errors.New("wal: closed")
 	// ErrTooLarge is a batch over BatchBytesMax.
@@ -59,7 +62,12 @@ type DamageError struct {
 	Offset  int64
 	LSNFrom uint64
 	LSNTo   uint64
-	Reason  string
+	// Run and Count are what the header of the one batch says that is harmed:
+	// whose it was, and how many entries it had. Run is 0 where nobody can
+	// tell, or where it was of several.
+	Run    uint64
+	Count  uint32
+	Reason string
 	// Err is the error of the operating system, if that is the reason.
 	Err error
 }

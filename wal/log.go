@@ -87,6 +87,10 @@ func (l *Log) Start(state State) {
 		panic("wal: Start called twice")
 	}
 	l.started, l.state = true, state
+	if l.opts.ReadOnly != nil {
+		close(l.writerDone) // nobody will write
+		return
+	}
 	go func() { defer close(l.writerDone); l.write() }()
 	l.tendDone.Go(l.keep)
 	l.tendDone.Go(l.sealer)

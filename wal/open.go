@@ -18,6 +18,8 @@ type Recovery struct {
 	// Created is true when there was no log before.
 	Created  bool
 	Segments int
+	// Lost counts what Options.Damaged was told.
+	Lost int
 	// Batches were replayed, and Bytes of frames read for it.
 	Batches uint64
 	Bytes   int64
@@ -36,8 +38,10 @@ type Recovery struct {
 // Open opens the log in a directory, which must be locked against others, and
 // replays every batch in the order of LSNs; the frame's payload is replay's
 // until it returns. An error of replay is returned as it is, and nothing that
-// the manifest lists was changed. Damage is a *DamageError, a file from a later version
-// *FutureVersionError or ErrUnknownFlag; a full disk *NoSpaceError.
+// the manifest lists was changed. Damage of which nobody can tell whose data it
+// was is a *DamageError, a file from a later version *FutureVersionError or
+// ErrUnknownFlag; a full disk *NoSpaceError. After each of them Open with
+// Options.ReadOnly may show what is left.
 //
 // Nothing that an earlier process wrote is appended to. In this order:
 //
@@ -62,6 +66,9 @@ func Open(ctx context.Context, opts Options, replay func(Frame) error) (*Log, Re
 }
 
 func open(ctx context.Context, opts Options, replay func(Frame) error) (_ *Log, rec Recovery, err error) {
+	if opts.ReadOnly != nil {
+		return openReadOnly(ctx, opts, replay)
+	}
 	if err := makeDir(opts.FS, opts.Dir); err != nil {
 		return nil, rec, err
 	}
@@ -111,7 +118,9 @@ func (l *Log) release() {
 		l.ready.f.Close()
 	}
 	l.files.close()
-	l.dirf.Close()
+	if l.dirf != nil {
+		l.dirf.Close()
+	}
 }
 
 // makeDir makes the log's directory if it is missing, durably. One that exists
@@ -152,7 +161,7 @@ func (r *recovery) run(ctx context.Context) error {
 	}
 	r.scan = scan{
 		ctx: ctx, fs: r.fs, dir: r.dir, storeID: r.opts.StoreID, list: r.old.sortedSegments(),
-		deliver: r.replay, vouched: r.old.high.LSN, ends: map[uint32]segEntry{},
+		deliver: r.replay, damaged: r.opts.Damaged, vouched: r.old.high.LSN,
 	}
 	if err := r.scan.run(); err != nil {
 		return err
@@ -296,7 +305,7 @@ func (r *recovery) report() {
 	s := &r.scan
 	r.rec.Segments = len(s.list)
 	r.rec.Batches, r.rec.Bytes, r.rec.Last = s.batches, s.bytes, s.last
-	r.rec.Cut = s.cut
+	r.rec.Cut, r.rec.Lost = s.cut, s.lost
 	r.rec.Notes = append(r.rec.Notes, s.notes...)
 	for _, n := range r.rec.Notes {
 		r.log.Warn("found at open", "fault", n)

@@ -38,6 +38,15 @@ type Options struct {
 	// Existing says that there is a log: where the directory has none, it was
 	// lost, and Open makes no new one but returns *DamageError.
 	Existing bool
+	// Damaged, if not nil, is told of batches that were durable and are lost,
+	// among the calls of replay, in the order of LSNs; its error is Open's.
+	// Each has the run that it harms, except where the log is opened to be
+	// read only. Nil: any of them is the error of Open.
+	Damaged func(*DamageError) error
+	// ReadOnly, if not nil, is why the log is to be opened without changing
+	// anything, to show what is left of it. No damage is an error then, and
+	// every submission is refused with ErrReadOnly.
+	ReadOnly error
 	// SegmentBytesMax is the size that segments grow to; 0 is 64 MiB or a 32nd
 	// of the file system. Below 2 MiB it also bounds batches: tests only.
 	SegmentBytesMax int64

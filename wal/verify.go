@@ -1,11 +1,13 @@
 package wal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"durafs/internal/vfs"
 	"durafs/segment"
@@ -17,7 +19,10 @@ type Finding struct {
 	Offset int64
 	// LSNFrom to LSNTo are the batches that are harmed, 0 if none are.
 	LSNFrom, LSNTo uint64
-	Reason         string
+	// Run is whose batch it was, 0 where its header does not check or names no
+	// one run.
+	Run    uint64
+	Reason string
 }
 
 // Summary tells what Verify looked at.
@@ -61,7 +66,8 @@ type verifier struct {
 	each    func(Frame) error
 	report  func(Finding)
 	storeID [16]byte
-	lastID  uint32 // of the segments that are done
+	lastID  uint32         // of the segments that are done
+	files   *manifestState // where the manifest cannot be read
 	sum     Summary
 }
 
@@ -72,7 +78,16 @@ func (v *verifier) run() error {
 	}
 	m, err := v.manifest()
 	if err != nil {
-		return v.finding(err)
+		if err := v.finding(err); err != nil {
+			return err
+		}
+		// What there is can be looked at all the same.
+		state, err := filesState(v.fs, v.dir, v.storeID)
+		if err != nil {
+			return err
+		}
+		v.files = &state
+		return v.tail()
 	}
 	for _, n := range m.notes {
 		if err := v.finding(n); err != nil {
@@ -97,10 +112,13 @@ func (v *verifier) manifest() (m loadedManifest, err error) {
 	var seq uint64
 	for range verifyRounds {
 		m, err = loadManifest(v.fs, v.dir, v.storeID, false)
-		if err == nil && (len(m.notes) == 0 || m.seq == seq) || fromLaterVersion(err) {
+		if err == nil && !m.none && (len(m.notes) == 0 || m.seq == seq) || fromLaterVersion(err) {
 			return m, err
 		}
 		seq = m.seq
+	}
+	if err == nil && m.none {
+		err = &DamageError{File: manifestNames[0], Reason: "both copies of the manifest are missing"}
 	}
 	return m, err
 }
@@ -115,7 +133,7 @@ func (v *verifier) finding(err error) error {
 	if d.Err != nil {
 		reason += ": " + d.Err.Error()
 	}
-	v.add(Finding{File: d.File, Offset: d.Offset, LSNFrom: d.LSNFrom, LSNTo: d.LSNTo, Reason: reason})
+	v.add(Finding{File: d.File, Offset: d.Offset, LSNFrom: d.LSNFrom, LSNTo: d.LSNTo, Run: d.Run, Reason: reason})
 	return nil
 }
 
@@ -124,10 +142,18 @@ func (v *verifier) add(f Finding) {
 	v.report(f)
 }
 
-// storeIDOf reads the store's uuid from a copy of the manifest.
+// storeIDOf reads the store's uuid from a copy of the manifest, or else from a
+// segment.
 func storeIDOf(fsys vfs.FS, dir string) (id [16]byte, err error) {
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		return id, err
+	}
 	var errs []error
-	for _, name := range manifestNames {
+	for _, name := range append(manifestNames[:], names...) {
+		if _, ok := segmentID(name); !ok && !slices.Contains(manifestNames[:], name) {
+			continue
+		}
 		f, err := fsys.Open(filepath.Join(dir, name))
 		if err != nil {
 			errs = append(errs, err)
@@ -188,7 +214,8 @@ func (v *verifier) ended(e segEntry) error {
 
 // frames walks an ended segment, going on behind what is damaged.
 func (v *verifier) frames(f vfs.File, e segEntry) error {
-	w := segment.NewWalker(f.ReadAt, segment.NewKey(e.Salt), segment.HeaderBytes, e.End, v.sum.Last)
+	read := salvage{read: f.ReadAt}
+	w := segment.NewWalker(read.ReadAt, segment.NewKey(e.Salt), segment.HeaderBytes, e.End, v.sum.Last)
 	defer func() { v.sum.Last = e.Last }()
 	for {
 		at, missing := w.Offset(), w.LSN+1
@@ -205,23 +232,37 @@ func (v *verifier) frames(f vfs.File, e segEntry) error {
 			}
 		case errors.Is(err, io.EOF):
 			if w.LSN != e.Last {
-				v.add(Finding{segmentName(e.ID), at, w.LSN + 1, e.Last, fmt.Sprintf("the segment ends with LSN %d, not %d", w.LSN, e.Last)})
+				v.add(Finding{segmentName(e.ID), at, w.LSN + 1, e.Last, 0, fmt.Sprintf("the segment ends with LSN %d, not %d", w.LSN, e.Last)})
 			}
 			return nil
 		default:
-			found, resyncErr := w.Resync()
-			to := e.Last
-			if found {
-				to = w.LSN
-			}
-			if err := v.finding(damageAt(segmentName(e.ID), at, missing, to, err)); err != nil {
+			_, unread := read.unreadable(at)
+			if more, err := v.rotten(w, e, damageAt(segmentName(e.ID), at, missing, e.Last, cmp.Or(unread, err))); !more {
 				return err
-			}
-			if !found {
-				return resyncErr
 			}
 		}
 	}
+}
+
+// rotten reports what does not check where the walk is, and moves it behind.
+func (v *verifier) rotten(w *segment.Walker, e segEntry, cause error) (more bool, err error) {
+	var d *DamageError
+	if !errors.As(cause, &d) {
+		return false, cause
+	}
+	if h, err := w.Skip(); err == nil {
+		if d.LSNFrom, d.LSNTo = h.LSN, h.LSN; h.Kind == segment.Batch {
+			d.Run = h.Run
+		} else {
+			d.LSNFrom, d.LSNTo = 0, 0
+		}
+		return true, v.finding(d)
+	}
+	found, err := w.Resync()
+	if found {
+		d.LSNTo = w.LSN
+	}
+	return found && err == nil, cmp.Or(v.finding(d), err)
 }
 
 // tail checks the segments that are not sealed, as an open would. Where a log
@@ -229,52 +270,78 @@ func (v *verifier) frames(f vfs.File, e segEntry) error {
 // there a moment ago may be called durable by one that is read now. So what
 // looks like damage is looked at again, and counts when it stays where it is.
 func (v *verifier) tail() error {
-	var before *DamageError
-	for range verifyRounds {
-		s, err := v.scanTail()
-		var d *DamageError
-		switch {
-		case err == nil:
-			v.sum.Segments += len(s.list)
-			v.sum.Batches += s.batches + uint64(len(s.pending))
-			for _, f := range s.pending {
-				if err := v.each(f); err != nil {
-					return err
-				}
-			}
-			v.sum.Bytes += s.bytes
-			v.sum.Last = s.last
-			for _, n := range s.notes {
-				if err := v.finding(n); err != nil {
-					return err
-				}
-			}
-			return nil
-		case !errors.As(err, &d):
+	var before []*DamageError
+	for round := range verifyRounds {
+		s, found, err := v.scanTail()
+		if err != nil {
 			return err
-		case before != nil && before.File == d.File && before.Offset == d.Offset && before.LSNFrom == d.LSNFrom:
-			return v.finding(d)
 		}
-		before = d
+		stays := found[:0:0]
+		for _, d := range found {
+			if slices.ContainsFunc(before, d.sameAs) {
+				stays = append(stays, d)
+			}
+		}
+		if len(stays) < len(found) && round < verifyRounds-1 {
+			before = found
+			continue
+		}
+		v.sum.Segments += len(s.list)
+		v.sum.Batches += s.batches
+		v.sum.Bytes += s.bytes
+		v.sum.Last = s.last
+		for _, d := range append(stays, damages(s.notes)...) {
+			if err := v.finding(d); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return nil // it moves: what was missing came each time
+	return nil
+}
+
+// state is what the manifest says now, or where it cannot be read the files.
+func (v *verifier) state() (manifestState, error) {
+	if v.files != nil {
+		return *v.files, nil
+	}
+	m, err := loadManifest(v.fs, v.dir, v.storeID, false)
+	return m.state, err
+}
+
+func (d *DamageError) sameAs(e *DamageError) bool {
+	return d.File == e.File && d.Offset == e.Offset && d.LSNFrom == e.LSNFrom && d.Run == e.Run
+}
+
+func damages(notes []error) (list []*DamageError) {
+	for _, n := range notes {
+		var d *DamageError
+		if errors.As(n, &d) {
+			list = append(list, d)
+		}
+	}
+	return list
 }
 
 // scanTail reads what the manifest lists behind the last segment that this
-// verifier checked.
-func (v *verifier) scanTail() (*scan, error) {
-	m, err := loadManifest(v.fs, v.dir, v.storeID, false)
+// verifier checked, and tells what is lost of it.
+func (v *verifier) scanTail() (s *scan, found []*DamageError, err error) {
+	state, err := v.state()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s := &scan{
-		ctx: v.ctx, fs: v.fs, dir: v.dir, storeID: v.storeID, readOnly: true, last: v.sum.Last,
-		vouched: m.state.high.LSN, deliver: v.each, ends: map[uint32]segEntry{},
+	s = &scan{
+		ctx: v.ctx, fs: v.fs, dir: v.dir, storeID: v.storeID, beside: true, lenient: true, last: v.sum.Last,
+		vouched: state.high.LSN, deliver: v.each,
+		damaged: func(d *DamageError) error { found = append(found, d); return nil },
 	}
-	for _, e := range m.state.sortedSegments() {
+	for _, e := range state.sortedSegments() {
 		if e.ID > v.lastID {
 			s.list = append(s.list, e)
 		}
 	}
-	return s, s.run()
+	if err := s.run(); err != nil {
+		return nil, nil, err
+	}
+	return s, found, s.flushAll()
 }
