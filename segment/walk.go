@@ -80,10 +80,10 @@ func (w *Walker) Next() (Frame, error) {
 	return f, nil
 }
 
-// Skip steps over the next frame without its payload, whatever that holds: a
+// Pass steps over the next frame without its payload, whatever that holds: a
 // header that checks and follows the frame before can be trusted for walking
 // on, and names whom the payload belonged to. Errors are those of Next.
-func (w *Walker) Skip() (FrameHeader, error) {
+func (w *Walker) Pass() (FrameHeader, error) {
 	if w.pos >= w.end {
 		return FrameHeader{}, io.EOF
 	}

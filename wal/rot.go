@@ -75,7 +75,7 @@ func (s *scan) stepOver(w *segment.Walker, d *DamageError) (ended bool, err erro
 	if err := s.flush(); err != nil {
 		return false, err
 	}
-	if h, err := w.Skip(); err == nil {
+	if h, err := w.Pass(); err == nil {
 		return false, s.lostFrame(h, d)
 	}
 	if err := s.unknown(d); err != nil {

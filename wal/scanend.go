@@ -169,7 +169,7 @@ func (s *scan) goesOn(i int) (bool, error) {
 // told by that also where its payload has rotted.
 func (s *scan) peek(e segEntry) (h segment.FrameHeader, err error) {
 	err = s.aside(e, func(w *segment.Walker) error {
-		h, err = w.Skip()
+		h, err = w.Pass()
 		return err
 	})
 	return h, err

@@ -250,7 +250,7 @@ func (v *verifier) rotten(w *segment.Walker, e segEntry, cause error) (more bool
 	if !errors.As(cause, &d) {
 		return false, cause
 	}
-	if h, err := w.Skip(); err == nil {
+	if h, err := w.Pass(); err == nil {
 		if d.LSNFrom, d.LSNTo = h.LSN, h.LSN; h.Kind == segment.Batch {
 			d.Run = h.Run
 		} else {
