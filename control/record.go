@@ -127,6 +127,7 @@ type (
 		RequestedAt time.Time `json:"requested_at"`
 		ByUID       uint32    `json:"by_uid"`
 		Abort       string    `json:"abort,omitempty"`
+		Attempts    uint64    `json:"attempts,omitempty"`
 	}
 	// Outcome is how a run ended. Summary and Result are bounded previews; the
 	// complete answer is the payload named TerminalName.

@@ -108,6 +108,7 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.BadStatus:         syscall.EINVAL,
 	runs.BadPhase:          syscall.EINVAL,
 	runs.BadLease:          syscall.EINVAL,
+	runs.BadReason:         syscall.EINVAL,
 	runs.BadCursor:         syscall.EINVAL,
 	runs.RowNotObject:      syscall.EINVAL,
 	runs.RowInvalid:        syscall.EINVAL,
@@ -141,5 +142,10 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.AttachRequired:      syscall.EPERM,
 	runs.WrongPhase:          syscall.EPERM,
 	runs.AgainRefused:        syscall.EPERM,
+	runs.CallOpen:            syscall.EPERM,
+	runs.ScopeMismatch:       syscall.EPERM,
+	runs.BindingMismatch:     syscall.EPERM,
+	runs.PermissionMissing:   syscall.EACCES,
+	runs.AttachWindow:        syscall.EAGAIN,
 	runs.CancelRequestedCode: syscall.ECANCELED,
 }

@@ -22,7 +22,7 @@ func (s *Store) accept(l *live, lsn uint64, batches ...*wal.Batch) wal.Decision 
 	at := s.clock.Now().UnixNano()
 	for n, b := range batches {
 		v := b.Value.(*batch)
-		v.stamp = stamp{at: at, journal: s.acc.journal, runs: []stampRun{{run: l.num, ordinal: l.ordinals, seq: l.seq + 1}}}
+		v.stamp = stamp{at: at, journal: s.journalBefore(v), runs: []stampRun{{run: l.num, ordinal: l.ordinals, seq: l.seq + 1}}}
 		for k := range v.entries {
 			s.acceptEntry(l, &v.entries[k], lsn+uint64(n), at)
 		}
@@ -42,7 +42,11 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 		if l.epoch != e.rec.epoch {
 			l.token = ""
 		}
+		if !l.phase.active() && e.rec.phase.active() {
+			s.heard(l)
+		}
 		l.rec, l.phase, l.revision, l.epoch, l.uid = e.rec, e.rec.phase, e.rec.revision, e.rec.epoch, e.rec.uid
+		l.lease = e.rec.lease()
 	case kindRow:
 		l.seq++
 		if e.flags&rowKeyed != 0 {
@@ -64,14 +68,32 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 			l.tools.settled(l.num, e.outcome)
 		}
 	case kindJournal:
-		s.acc.journal = lsn
+		if j, err := parseJournal(*e); err == nil {
+			target, _ := s.acc.settings.goesTo(j)
+			s.acc.journals[target] = lsn
+		}
 	}
+}
+
+// journalBefore is the version of the journal that the batch has a row for, 0
+// if it has none; mu is held.
+func (s *Store) journalBefore(v *batch) uint64 {
+	for _, e := range v.entries {
+		if e.kind != kindJournal {
+			continue
+		}
+		if j, err := parseJournal(e); err == nil {
+			target, _ := s.acc.settings.goesTo(j)
+			return s.journalVersion(target)
+		}
+	}
+	return 0
 }
 
 // acceptStore is accept for a batch that is of the whole store.
 func (s *Store) acceptStore(lsn uint64, b *wal.Batch) wal.Decision {
 	v := b.Value.(*batch)
-	v.stamp = stamp{at: s.clock.Now().UnixNano(), journal: s.acc.journal, runs: []stampRun{{}}}
+	v.stamp = stamp{at: s.clock.Now().UnixNano(), runs: []stampRun{{}}}
 	for _, e := range v.entries {
 		if e.kind == kindSetting {
 			next, err := s.acc.settings.with(e.setting)
@@ -102,7 +124,7 @@ func (s *Store) locked(step func(lsn uint64) wal.Decision) func(lsn uint64) wal.
 // do is decide by a caller that has nothing to do but to wait.
 func (s *Store) do(ctx context.Context, class wal.Class, step func(lsn uint64) wal.Decision) error {
 	_, err := s.log.Do(ctx, class, s.locked(step))
-	return err
+	return s.noticed(err)
 }
 
 // answer is a decision that writes nothing: err, or success, once what the

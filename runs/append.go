@@ -68,7 +68,7 @@ func (s *Store) appendStart(ctx context.Context, c Caller, id string, rows []Row
 		return nil, err
 	}
 	return func(ctx context.Context) (Appended, error) {
-		err := t.Wait(ctx)
+		err := s.noticed(t.Wait(ctx))
 		if err == nil {
 			giveBodies(g.batches)
 			g.batches = nil
@@ -206,7 +206,7 @@ func (s *Store) submitRows(ctx context.Context, g *group) (t wal.Ticket, done bo
 		giveBodies(batches)
 	}
 	if !asked {
-		return t, true, t.Wait(ctx)
+		return t, true, s.noticed(t.Wait(ctx))
 	}
 	return t, !again, nil
 }

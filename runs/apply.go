@@ -55,6 +55,11 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 			changed |= ChangedLate
 		case kindJournal, kindThread:
 			x.applyOnce(c, i, e)
+			if e.kind == kindJournal {
+				if err := x.applyJournal(e, lsn, at); err != nil {
+					return 0, fmt.Errorf("LSN %d: %w", lsn, err)
+				}
+			}
 			continue
 		case kindOutbox:
 			x.outboxes[e.run] = at
@@ -84,7 +89,7 @@ func (x *index) applyAdmission(e entry, lsn uint64, at int64) error {
 	}
 	c, i := x.admit(e.run, a)
 	c.admission[i], c.started[i], c.heartbeat[i] = lsn, at, at
-	x.setPhase(c, i, Running)
+	x.setPhase(e.run, Running)
 	if a.keyed {
 		x.starts[a.key] = startKey{body: a.body, num: e.run}
 	}
@@ -101,7 +106,7 @@ func (x *index) applyRecord(c *columns, i int, e entry, at place) (sealed bool, 
 	}
 	sealed = h.phase.sealed() && !c.phase[i].sealed()
 	c.revision[i], c.epoch[i], c.uid[i], c.record[i] = uint32(h.revision), uint32(h.epoch), h.uid, at
-	x.setPhase(c, i, h.phase)
+	x.setPhase(e.run, h.phase)
 	if h.answered {
 		c.flags[i] |= flagAnswered
 	}

@@ -33,7 +33,7 @@ const FormatVersion = 0
 //	seq      8   that its first row of the run gets, or the next would
 //
 //	time     8   Unix nanoseconds; all entries of the batch happened then
-//	journal  8   LSN of the batch with the journal's row before this one, 0 for none
+//	journal  8   LSN of the change before this one of the journal that it has a row for, 0 for none
 //	runs     2   how many
 //	version  1   FormatVersion
 //	zero     1

@@ -11,7 +11,8 @@ const NoteBytesMax = 512
 
 // Beat records that the run's agent is alive: its freshness, and nothing of
 // what it did. It stands beside the record's state and does not raise the
-// revision. Needs the writer token.
+// revision. An agent that is told by the answer that its run is
+// cancel-requested is to abort, and says so by AckAbort. Needs the writer token.
 func (s *Store) Beat(ctx context.Context, c Caller, id, note string) (*Record, error) {
 	if len(note) > NoteBytesMax {
 		return nil, tooLarge("note", int64(len(note)), NoteBytesMax)
@@ -32,5 +33,8 @@ func (s *Store) Beat(ctx context.Context, c Caller, id, note string) (*Record, e
 		return nil, err
 	}
 	rec, _, err := s.recordFor(c, num)
+	if err == nil && rec.Phase == CancelRequested.String() {
+		s.abortTold(num)
+	}
 	return rec, err
 }

@@ -15,8 +15,10 @@ import (
 const bootWindow = 256
 
 // Boot begins a new life of the store after replay: a new boot id; then, in
-// this order and before anything else is taken, settlements that a crash cut
-// short are done to their ends, and runs of former boots are interrupted.
+// this order and before anything else is taken, runs that were cancelled and
+// not ended are ended, settlements that a crash cut short are done to their
+// ends, runs of former boots are interrupted, and what was handed to a
+// dispatcher is taken back.
 //
 // It is idempotent: whatever a crash leaves of it, the next Boot does the
 // rest, and a Boot after a completed one changes nothing.
@@ -24,15 +26,42 @@ func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error
 	s.log, s.cas, s.bootID, s.packs = log, chunks, newBootID(), nil
 	s.replaying = batch{}
 	s.numbers.Store(s.index.newest)
-	s.acc.journal, s.acc.settings = s.journal, s.index.settings
+	s.acc.settings = s.index.settings
+	s.initDuty()
 	log.Start(s)
-	if err := s.eachOf(ctx, s.leftSettling(), s.finishOutbox); err != nil {
-		return fmt.Errorf("runs: finish settlements: %w", err)
+	for _, step := range []struct {
+		what string
+		left func() []uint32
+		do   func(num uint32) (wal.Ticket, error)
+	}{
+		{"end cancelled runs", s.leftCancelled, s.bootCancelled},
+		{"finish settlements", s.leftSettling, s.finishOutbox},
+		{"interrupt runs of a former boot", s.leftIn(Running), s.interrupt},
+		{"take back dispatches of a former boot", s.leftIn(ResumeDispatching), s.bootUndispatch},
+	} {
+		if err := s.eachOf(ctx, step.left(), step.do); err != nil {
+			return fmt.Errorf("runs: %s: %w", step.what, err)
+		}
 	}
-	if err := s.eachOf(ctx, s.leftRunning(), s.interrupt); err != nil {
-		return fmt.Errorf("runs: interrupt runs of a former boot: %w", err)
-	}
+	s.bootWindows()
 	return nil
+}
+
+// bootWindows begins, for every run that an agent may still hold, the time in
+// which only that agent takes it.
+func (s *Store) bootWindows() {
+	s.mu.RLock()
+	nums := append(s.index.inPhase(PausedInterruption), s.index.inPhase(PausedSideEffectUncertain)...)
+	s.mu.RUnlock()
+	for _, num := range nums {
+		rec, err := s.current(num)
+		if err != nil || rec == nil {
+			continue // it shows when it is read
+		}
+		s.mu.Lock()
+		s.openWindow(num, rec)
+		s.mu.Unlock()
+	}
 }
 
 // eachOf submits fn's decision for each run, a window of them at a time.
@@ -62,18 +91,42 @@ func (s *Store) leftSettling() []uint32 {
 	return slices.Sorted(maps.Keys(s.index.outboxes))
 }
 
-// leftRunning lists the runs that a former boot left running. All that are
-// running are: this boot has admitted none yet.
-func (s *Store) leftRunning() []uint32 {
+// leftIn lists the runs that a former boot left in a phase that belongs to an
+// agent or dispatcher. All that are in it are: this boot has given none yet.
+func (s *Store) leftIn(p Phase) func() []uint32 {
+	return func() []uint32 {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return s.index.inPhase(p)
+	}
+}
+
+// leftCancelled lists the runs that have a tombstone and no outbox yet.
+func (s *Store) leftCancelled() []uint32 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var nums []uint32
-	for _, num := range s.index.byAdmit {
-		if s.index.phase(num) == Running {
-			nums = append(nums, num)
-		}
+	return slices.DeleteFunc(s.index.inPhase(CancelRequested), func(num uint32) bool {
+		_, boxed := s.index.outboxes[num]
+		return boxed
+	})
+}
+
+// bootCancelled ends a cancelled run: no agent of this boot can listen.
+func (s *Store) bootCancelled(num uint32) (wal.Ticket, error) {
+	t, _, err := s.submitCancelled(num, AbortNoListener)
+	return t, err
+}
+
+// bootUndispatch takes back a dispatch whose token died with its boot.
+func (s *Store) bootUndispatch(num uint32) (wal.Ticket, error) {
+	was, err := s.current(num)
+	if err != nil {
+		return wal.Ticket{}, err
 	}
-	return nums
+	batches := s.undispatched(num, was, "the daemon was restarted before the resume token was used")
+	return s.decide(wal.Reserved, func(lsn uint64) wal.Decision {
+		return s.accept(s.view(num), lsn, batches...)
+	}), nil
 }
 
 // interrupt pauses a run whose agent may be lost. If it has claimed no call
@@ -84,15 +137,9 @@ func (s *Store) interrupt(num uint32) (wal.Ticket, error) {
 	if err != nil {
 		return wal.Ticket{}, err
 	}
-	rec := was.next()
-	rec.phase = rec.lostTo()
-	rec.Pause = &PauseInfo{Reason: "restart", Detail: "the daemon was restarted while the run was running"}
-	journal := object("type", "paused", "run", rec.ID, "reason", rec.Pause.Reason)
-	b := newBatch(num, rec.entry(num),
-		ownRow(num, "type", "paused", "reason", rec.Pause.Reason, "phase", rec.phase.String()),
-		(&note{rec.Target, journal}).entry(kindJournal, 0, num))
+	batches := s.lost(num, was, "restart", "the daemon was restarted while the run was running")
 	return s.decide(wal.Reserved, func(lsn uint64) wal.Decision {
-		return s.accept(s.view(num), lsn, b)
+		return s.accept(s.view(num), lsn, batches...)
 	}), nil
 }
 

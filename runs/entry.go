@@ -188,8 +188,8 @@ func parseRow(e entry) (row, error) {
 	return w, r.end("a row")
 }
 
-// note is the body of a journal and of a thread entry: length (1 byte) and
-// name of the target or thread, then the row or message, JSON.
+// note is the body of a thread entry: length (1 byte) and name of the thread,
+// then the message, JSON.
 type note struct {
 	name string
 	json []byte
@@ -208,7 +208,7 @@ func parseNote(e entry) (*note, error) {
 	if n.name == "" {
 		r.bad = true
 	}
-	return n, r.end("a journal row or message")
+	return n, r.end("a message")
 }
 
 // recordHeadBytes is what stands before the JSON of a record entry: what the

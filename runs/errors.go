@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Code says which rule a refused request broke. Codes are stable: programs
@@ -53,6 +54,12 @@ const (
 	OutcomeConflict     Code = "outcome-conflict"
 	AgainRefused        Code = "again-refused"
 	TooManyCalls        Code = "too-many-calls"
+	CallOpen            Code = "call-open"
+	BadReason           Code = "bad-reason"
+	ScopeMismatch       Code = "scope-mismatch"
+	BindingMismatch     Code = "binding-mismatch"
+	PermissionMissing   Code = "permission-missing"
+	AttachWindow        Code = "attach-window"
 )
 
 // advice says, for each code, what the caller can do next.
@@ -97,6 +104,12 @@ var advice = map[Code]string{
 	OutcomeConflict:     "take what is committed: the outcome that came first stands",
 	AgainRefused:        "wait for its outcome, or have the owner name it when the run is resumed",
 	TooManyCalls:        "tell what became of calls that have ended first",
+	CallOpen:            "tell what became of the call first",
+	BadReason:           "use a word of the manual",
+	ScopeMismatch:       "name the scope that the run was started with",
+	BindingMismatch:     "offer the provider that the run is bound to, or have an owner allow the other one",
+	PermissionMissing:   "have an owner grant the scope, then prepare the run again",
+	AttachWindow:        "try again then, or say that its process is dead; an owner may force it",
 }
 
 // Codes lists every code there is, sorted.
@@ -128,6 +141,9 @@ type Refusal struct {
 	Holder   string // the run that holds what was asked for
 	Call     uint64 // number of the tool call that is meant
 	State    string // of that call: open, settled
+	At       time.Time
+	// RetryAfter is when the same request can succeed.
+	RetryAfter time.Duration
 	// Committed is what is there of a call that has ended.
 	Committed *Committed
 

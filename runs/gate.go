@@ -21,6 +21,7 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 	if l != nil {
 		newest = l.epoch
 		if l.holds(c.Writer) {
+			s.heard(l)
 			epoch = newest
 			pass = s.fence(l, c, epoch, ev) == nil
 		}
@@ -49,6 +50,7 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 		}
 		if s.acc.runs[num] == l {
 			l.token = c.Writer // known from here on
+			s.heard(l)
 		}
 		return l.answer(nil)
 	})
@@ -69,6 +71,11 @@ func (s *Store) fence(l *live, c Caller, epoch uint64, ev event) *Refusal {
 		r.late = true
 		return r
 	}
+	return l.takes(ev)
+}
+
+// takes asks the transition table.
+func (l *live) takes(ev event) *Refusal {
 	rule := transitions[l.phase][ev]
 	if rule.verdict == taken || rule.verdict == adopted {
 		return nil

@@ -108,7 +108,7 @@ func (s *Store) recordFor(c Caller, num uint32) (*Record, string, error) {
 		m.rec = rec
 	}
 	writer := c.Writer != "" && s.epochOf(num, c.Writer, m.rec.epoch) == m.rec.epoch
-	return m.rec.public(m.run, m.heartbeat, actionsOf(m.rec.phase, writer)), etag(m.run.Admission, m.run.Revision), nil
+	return m.rec.public(m.run, m.heartbeat, actionsOf(m.rec.phase, writer, c.owns())), etag(m.run.Admission, m.run.Revision), nil
 }
 
 // moment is what is published of a run at one moment; rec is nil where the

@@ -1,7 +1,10 @@
 package runs
 
 import (
+	"cmp"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"time"
 
 	"durafs/wal"
@@ -33,6 +36,10 @@ type index struct {
 	outboxes map[uint32]place
 
 	settings *settings
+	journals map[string]*journal // by target
+
+	// live holds the runs that are not finished, by phase.
+	live [phaseCount]map[uint32]struct{}
 }
 
 // chunkRuns is how many runs a chunk of columns holds.
@@ -104,11 +111,18 @@ type (
 )
 
 func newIndex() index {
-	return index{
+	x := index{
 		ids: newIDs(), seed: maphash.MakeSeed(),
 		keys: map[hash16]keyedRow{}, starts: map[hash16]startKey{},
 		late: map[uint32]*lateFile{}, outboxes: map[uint32]place{}, settings: new(settings),
+		journals: map[string]*journal{},
 	}
+	for p := range x.live {
+		if !Phase(p).sealed() {
+			x.live[p] = map[uint32]struct{}{}
+		}
+	}
+	return x
 }
 
 // at is the columns of a run and its row in them. A number that was never
@@ -181,12 +195,25 @@ func (x *index) threadHash(name string) uint32 {
 }
 
 // setPhase changes a run's phase, and the counts of phases with it.
-func (x *index) setPhase(c *columns, i int, p Phase) {
-	if c.phase[i] != PhaseNone {
-		x.counts[c.phase[i]]--
+func (x *index) setPhase(num uint32, p Phase) {
+	c, i := x.at(num)
+	if was := c.phase[i]; was != PhaseNone {
+		x.counts[was]--
+		delete(x.live[was], num)
 	}
 	x.counts[p]++
+	if live := x.live[p]; live != nil {
+		live[num] = struct{}{}
+	}
 	c.phase[i] = p
+}
+
+// inPhase lists the runs in a phase that is not final, in the order of their
+// admissions.
+func (x *index) inPhase(p Phase) []uint32 {
+	nums := slices.Collect(maps.Keys(x.live[p]))
+	slices.SortFunc(nums, func(a, b uint32) int { return cmp.Compare(x.admission(a), x.admission(b)) })
+	return nums
 }
 
 // run is the row as readers get it.

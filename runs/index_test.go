@@ -53,7 +53,7 @@ func fillIndex(x *index, runs int) {
 		num := uint32(n)
 		c, i := x.admit(num, &admission{id: sampleID(n), target: targetMaster})
 		c.admission[i], c.started[i], c.changed[i] = uint64(n), int64(n), int64(n)
-		x.setPhase(c, i, Terminal)
+		x.setPhase(num, Terminal)
 		c.extents[i] = x.extents.push(c.extents[i], makeExtent(wal.Position{Segment: 1, Offset: num}, 1, 0))
 		c.extents[i] = x.extents.push(c.extents[i], makeExtent(wal.Position{Segment: 2, Offset: num}, 9, 1000))
 	}

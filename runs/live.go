@@ -2,6 +2,8 @@ package runs
 
 import (
 	"crypto/subtle"
+	"sync/atomic"
+	"time"
 
 	"durafs/cas"
 )
@@ -12,13 +14,13 @@ import (
 type accepted struct {
 	// runs holds the runs of this boot's active set, always, and any other run
 	// as long as a change of it is under way.
-	runs    map[uint32]*live
-	ids     overlay[string, uint32]
-	starts  overlay[hash16, startKey]
-	keys    overlay[hash16, keyedRow]
-	names   overlay[hash16, cas.ID] // payloads, by run and name
-	chains  map[*Chain]struct{}     // of streams under way
-	journal uint64                  // LSN of the journal's newest row
+	runs     map[uint32]*live
+	ids      overlay[string, uint32]
+	starts   overlay[hash16, startKey]
+	keys     overlay[hash16, keyedRow]
+	names    overlay[hash16, cas.ID] // payloads, by run and name
+	chains   map[*Chain]struct{}     // of streams under way
+	journals map[string]uint64       // LSN of the newest change of each, where one is under way
 
 	settings    *settings
 	settingsLSN uint64 // of their newest change, 0 if that is published
@@ -43,6 +45,9 @@ type live struct {
 
 	tools *tools // nil where they were not read
 
+	lease time.Duration // 0 for none; set with rec
+	heard atomic.Int64  // boot time of the agent's last request
+
 	// token is the writer token of epoch, "" where it was not made: it spares
 	// an active run the making for every request.
 	token string
@@ -65,7 +70,7 @@ func (l *live) holds(writer string) bool {
 func newAccepted() accepted {
 	return accepted{
 		runs: map[uint32]*live{}, chains: map[*Chain]struct{}{}, ids: newOverlay[string, uint32](), starts: newOverlay[hash16, startKey](),
-		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, cas.ID](), settings: new(settings),
+		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, cas.ID](), settings: new(settings), journals: map[string]uint64{},
 	}
 }
 
@@ -126,6 +131,7 @@ func (s *Store) indexed(num uint32) *live {
 		num: num, phase: c.phase[i], revision: uint64(c.revision[i]), epoch: uint64(c.epoch[i]),
 		admission: c.admission[i], uid: c.uid[i], seq: uint64(c.lastSeq[i]), ordinals: c.payloads[i],
 	}
+	l.heard.Store(int64(s.clock.Boot()))
 	if f := s.index.late[num]; f != nil {
 		l.lateRows = len(f.rows)
 	}

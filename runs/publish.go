@@ -20,9 +20,6 @@ func (s *Store) Publish(batches []*wal.Batch) {
 				changes = addChange(changes, Change{Ref: Ref(r.run), Kinds: kinds})
 			}
 		}
-		if v.hasJournal() {
-			s.journal = b.LSN
-		}
 	}
 	s.acc.ids.published(s.published)
 	s.acc.starts.published(s.published)
@@ -30,15 +27,6 @@ func (s *Store) Publish(batches []*wal.Batch) {
 	s.acc.names.published(s.published)
 	s.mu.Unlock()
 	s.tell(changes)
-}
-
-func (b *batch) hasJournal() bool {
-	for _, e := range b.entries {
-		if e.kind == kindJournal {
-			return true
-		}
-	}
-	return false
 }
 
 // settleLive takes over a published batch into the run's accepted state, and
@@ -77,7 +65,7 @@ func (s *Store) Reset() {
 	s.acc.starts.reset()
 	s.acc.keys.reset()
 	s.acc.names.reset()
-	s.acc.journal = s.journal
+	clear(s.acc.journals)
 	s.acc.settings, s.acc.settingsLSN = s.index.settings, 0
 	s.cutChains()
 	for num, l := range s.acc.runs {
@@ -95,6 +83,8 @@ func (s *Store) Reset() {
 		if back.epoch == l.epoch {
 			back.token = l.token
 		}
+		back.lease = l.lease
+		back.heard.Store(l.heard.Load())
 		s.acc.runs[num] = back
 	}
 }

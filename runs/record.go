@@ -39,6 +39,8 @@ type record struct {
 	Target    string `json:"target"`               // of the journal
 	TargetGen uint64 `json:"target_gen,omitempty"` // its generation at admission
 	Outcome   string `json:"outcome,omitempty"`    // digest of what settle was told
+
+	Allow *Binding `json:"allow_binding,omitempty"` // an owner's consent for one activation
 }
 
 // next is a copy to make the following revision of; pointers in it are shared,

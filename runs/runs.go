@@ -41,6 +41,8 @@ type Caller struct {
 	Owner bool
 	// Writer is the writer token that came with the request, "" if none.
 	Writer string
+	// Resume is the resume token that came with it, "" if none.
+	Resume string
 }
 
 // Phase is where a run is in its life; the table of what each phase takes is
@@ -142,7 +144,8 @@ type (
 	CancelInfo struct {
 		RequestedAt time.Time `json:"requested_at"`
 		ByUID       uint32    `json:"by_uid"`
-		Abort       string    `json:"abort,omitempty"`
+		Abort       string    `json:"abort,omitempty"` // what became of it
+		Attempts    uint64    `json:"attempts,omitempty"`
 	}
 	// Outcome is how a run ended. Summary and Result are bounded previews; the
 	// complete answer is the payload.

@@ -209,9 +209,7 @@ func (s *Store) startEntries(a *starting, num uint32, rec *record) []entry {
 	}
 	entries = append(entries,
 		ownRow(num, "type", "accepted", "task", rec.Preview, "uid", rec.uid, "epoch", rec.epoch),
-		(&note{rec.Target, object(
-			"type", "started", "run", rec.ID, "task", rec.Preview, "thread", rec.Labels["thread"],
-		)}).entry(kindJournal, 0, num))
+		journalRow(num, rec, 0, "type", "started", "run", rec.ID, "task", rec.Preview, "thread", rec.Labels["thread"]))
 	if thread := rec.Labels["thread"]; thread != "" && a.req.Message != nil {
 		text := object("role", "user", "run", rec.ID, "message", a.req.Message)
 		entries = append(entries, (&note{thread, text}).entry(kindThread, 0, num))

@@ -29,7 +29,7 @@ func TestStart(t *testing.T) {
 	if d := cmp.Diff(rec.Labels, Labels{"thread": "T", "a": "own", "b": "parent's"}); d != "" {
 		t.Errorf("labels: %s", d)
 	}
-	if got := strings.Join(rec.Actions, " "); got != "beat log payload settle" {
+	if got := strings.Join(rec.Actions, " "); got != "beat log payload claim outcome settle pause" {
 		t.Errorf("actions: %s", got)
 	}
 	text := string(mustJSON(rec)) + w.logText(rec.ID)

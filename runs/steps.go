@@ -21,13 +21,14 @@ import (
 //  3. the record goes to settling, and calls that are open are closed
 //  4. the journal's terminal row
 //  5. the thread's terminal message
-//  6. the record goes to terminal, and the run leaves the active set
+//  6. the record goes to terminal or cancelled, and the run leaves the active set
 //  7. the log's terminal row, and the end of the outbox
 //
 // They are accepted as one decision and share one barrier, so that others see
 // a running run or a finished one. A crash can leave any prefix of them on
 // disk. Up to step 1 nothing has happened; from step 2 on, Boot does the rest
-// from the outbox, through the same steps.
+// from the outbox, through the same steps. A cancellation has no steps 1 and 3:
+// its tombstone is in the record before.
 //
 // packet is the outbox: small, whatever the answer's size.
 type packet struct {
@@ -37,6 +38,10 @@ type packet struct {
 	Digest  string       `json:"digest"` // of the whole outcome, to tell a repetition
 	Payload *PayloadInfo `json:"payload,omitempty"`
 	Thread  string       `json:"thread,omitempty"`
+	// Cancelled is true for the packet of a cancellation, and Abort what
+	// became of asking the agent.
+	Cancelled bool   `json:"cancelled,omitempty"`
+	Abort     string `json:"abort,omitempty"`
 }
 
 func newPacket(r *SettleRequest, rec *record, pl *payload) *packet {
@@ -91,45 +96,57 @@ func (s *Store) settlement(st *settling, pk *packet) []*wal.Batch {
 	if !st.boxed {
 		step(entry{kind: kindOutbox, run: num, body: mustJSON(pk)})
 	}
-	if rec.phase == Running {
+	if !pk.Cancelled && rec.phase != Settling && !rec.phase.sealed() {
 		rec = rec.next()
 		rec.phase, rec.Outcome, rec.OpenCalls = Settling, pk.Digest, nil
+		rec.Resume.FromPhase, rec.Allow = "", nil
 		step(append([]entry{rec.entry(num)}, closeCalls(num, st.rec.OpenCalls, "the run has ended")...)...)
 	}
 	if !st.journaled {
-		text := object("type", "terminal", "run", rec.ID, "status", pk.Status, "summary", pk.Summary)
-		step((&note{rec.Target, cutJournalRow(text, rec.ID, pk)}).entry(kindJournal, onceTerminal, num))
+		step(journalRow(num, rec, onceTerminal, append([]any{"type", pk.word(), "run", rec.ID}, pk.told()...)...))
 	}
 	if pk.Thread != "" && !st.threaded {
 		step((&note{pk.Thread, s.answerMessage(rec.ID, pk, st.payload)}).entry(kindThread, onceTerminal, num))
 	}
-	if rec.phase == Settling {
+	if !rec.phase.sealed() {
+		open := rec.OpenCalls
 		rec = rec.next()
-		rec.phase = Terminal
-		rec.Terminal = &Outcome{Status: pk.Status, Summary: pk.Summary, Result: pk.Result}
-		if pk.Payload != nil {
-			info := *pk.Payload
-			rec.Terminal.Payload = &info
-		}
-		step(rec.entry(num))
+		pk.end(rec)
+		step(append([]entry{rec.entry(num)}, closeCalls(num, open, "the run was cancelled")...)...)
 	}
-	step(terminalRow(num, pk), entry{kind: kindOutboxDone, run: num})
+	step(ownRow(num, append(append([]any{"type", pk.word()}, pk.told()...), "payload", payloadNote(pk.Payload))...),
+		entry{kind: kindOutboxDone, run: num})
 	return batches
 }
 
-// JournalRowBytesMax bounds a row of a journal.
-const JournalRowBytesMax = 4 << 10
-
-// cutJournalRow leaves out the summary where escapes make the row too long.
-func cutJournalRow(text []byte, id string, pk *packet) []byte {
-	if len(text) <= JournalRowBytesMax {
-		return text
+// word is what rows call this end of a run.
+func (pk *packet) word() string {
+	if pk.Cancelled {
+		return "cancelled"
 	}
-	return object("type", "terminal", "run", id, "status", pk.Status)
+	return "terminal"
 }
 
-func terminalRow(num uint32, pk *packet) entry {
-	return ownRow(num, "type", "terminal", "status", pk.Status, "summary", pk.Summary, "payload", payloadNote(pk.Payload))
+// told is what rows tell of it.
+func (pk *packet) told() []any {
+	if pk.Cancelled {
+		return []any{"abort", pk.Abort}
+	}
+	return []any{"status", pk.Status, "summary", pk.Summary}
+}
+
+// end lets a record be the run's last one.
+func (pk *packet) end(rec *record) {
+	if pk.Cancelled {
+		rec.phase, rec.OpenCalls = Cancelled, nil
+		return
+	}
+	rec.phase = Terminal
+	rec.Terminal = &Outcome{Status: pk.Status, Summary: pk.Summary, Result: pk.Result}
+	if pk.Payload != nil {
+		info := *pk.Payload
+		rec.Terminal.Payload = &info
+	}
 }
 
 // payloadNote is how rows and messages tell of a payload; nil for none.
@@ -143,6 +160,9 @@ func payloadNote(p *PayloadInfo) any {
 // answerMessage is the thread's terminal message: the complete answer where it
 // fits, else its beginning and where it is.
 func (s *Store) answerMessage(id string, pk *packet, pl *payload) []byte {
+	if pk.Cancelled {
+		return object("role", "assistant", "run", id, "status", "cancelled", "text", pk.Summary)
+	}
 	message := func(field, text string) []byte {
 		return object("role", "assistant", "run", id, "status", pk.Status, field, text, "payload", payloadNote(pk.Payload))
 	}

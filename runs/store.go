@@ -42,7 +42,6 @@ type Store struct {
 	index     index
 	acc       accepted
 	published uint64            // LSN
-	journal   uint64            // LSN of the journal's newest published row
 	packs     map[uint32]uint32 // what replay saw referred to; nil once booted
 	replaying batch             // the batch that Replay is at; empty once booted
 
@@ -50,6 +49,7 @@ type Store struct {
 	numbers atomic.Uint32
 
 	waiting waiting
+	duty    duty
 }
 
 // New makes a store without content: Replay gives it its past, Boot its life.
@@ -79,9 +79,6 @@ func (s *Store) Replay(f wal.Frame) error {
 		return err
 	}
 	s.published = f.LSN
-	if b.hasJournal() {
-		s.journal = f.LSN
-	}
 	return s.noteHints(b)
 }
 
@@ -141,6 +138,18 @@ func (s *Store) readRecord(p place) (*record, error) {
 		return nil, badBatch("it has no record where the index says")
 	}
 	return parseRecord(b.entries[p.entry], unixTime(b.stamp.at))
+}
+
+// readEntry reads the entry at p, which must be of kind k.
+func (s *Store) readEntry(p place, k kind) (*batch, entry, error) {
+	b, err := s.readBatch(p.pos())
+	if err != nil {
+		return nil, entry{}, err
+	}
+	if int(p.entry) >= len(b.entries) || b.entries[p.entry].kind != k {
+		return nil, entry{}, badBatch("it has no entry of kind %d where the index says", k)
+	}
+	return b, b.entries[p.entry], nil
 }
 
 // current is a run's newest accepted record, to make the next revision of; nil

@@ -8,8 +8,11 @@ import (
 	"encoding/hex"
 )
 
-// purposeWriter tells a writer token from tokens for other uses of one epoch.
-const purposeWriter = "writer"
+// What tokens of one epoch are for.
+const (
+	purposeWriter = "writer"
+	purposeResume = "resume"
+)
 
 // staleEpochsMax is how many former epochs a token is compared with.
 const staleEpochsMax = 1024
@@ -30,11 +33,16 @@ func (s *Store) token(num uint32, epoch uint64, purpose string) string {
 // epochOf tells for which epoch of a run, up to newest, a writer token was
 // made, and 0 if for none. Each comparison takes constant time.
 func (s *Store) epochOf(num uint32, token string, newest uint64) uint64 {
+	return s.epochFor(num, token, newest, purposeWriter)
+}
+
+// epochFor is epochOf for tokens of any purpose.
+func (s *Store) epochFor(num uint32, token string, newest uint64, purpose string) uint64 {
 	if len(token) != hex.EncodedLen(sha256.Size) {
 		return 0
 	}
 	for e := newest; e > 0 && newest-e <= staleEpochsMax; e-- {
-		if subtle.ConstantTimeCompare([]byte(token), []byte(s.token(num, e, purposeWriter))) == 1 {
+		if subtle.ConstantTimeCompare([]byte(token), []byte(s.token(num, e, purpose))) == 1 {
 			return e
 		}
 	}

@@ -113,7 +113,7 @@ var transitions = [phaseCount]ruleRow{
 		evBeat: yes(), evWrite: yes(), evOutcome: yes(),
 		evSettle:   yes(Settling),
 		evPause:    yes(PausedPermission, PausedProviderChange),
-		evLost:     yes(PausedInterruption, PausedSideEffectUncertain),
+		evLost:     yes(PausedInterruption, PausedSideEffectUncertain, Settling),
 		evCancel:   yes(CancelRequested),
 		evRollback: yes(PhaseNone),
 	}),
@@ -169,20 +169,33 @@ var finished = filled(ruleRow{
 	evPause:  no(Finished), evCancel: no(Finished), evAttach: no(Finished), evPrepare: no(Finished),
 })
 
-// actionsOf names what a caller may do now: the holder of the writer token
-// what the table takes from it.
-func actionsOf(p Phase, writer bool) []string {
-	actions := []string{}
-	if !writer {
-		return actions
-	}
-	for _, a := range []struct {
-		ev   event
-		name string
-	}{{evBeat, "beat"}, {evWrite, "log"}, {evWrite, "payload"}, {evSettle, "settle"}, {evAttach, "attach"}} {
-		if transitions[p][a.ev].verdict == taken {
-			actions = append(actions, a.name)
+// actions are what a caller can do to a run, each with the event that the table
+// has to take for it.
+var actions = []struct {
+	ev    event
+	name  string
+	owner bool // it is an owner's, else it is the agent's
+}{
+	{evBeat, "beat", false},
+	{evWrite, "log", false},
+	{evWrite, "payload", false},
+	{evWrite, "claim", false},
+	{evOutcome, "outcome", false},
+	{evSettle, "settle", false},
+	{evPause, "pause", false},
+	{evAttach, "attach", false},
+	{evCancel, "cancel", true},
+	{evPrepare, "prepare", true},
+	{evFail, "fail", true},
+}
+
+// actionsOf names what a caller may do now, by the table.
+func actionsOf(p Phase, writer, owner bool) []string {
+	names := []string{}
+	for _, a := range actions {
+		if (a.owner && owner || !a.owner && writer) && transitions[p][a.ev].verdict == taken {
+			names = append(names, a.name)
 		}
 	}
-	return actions
+	return names
 }

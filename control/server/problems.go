@@ -143,6 +143,12 @@ var refusalStatus = map[runs.Code]int{
 	runs.OutcomeConflict:     http.StatusConflict,
 	runs.AgainRefused:        http.StatusConflict,
 	runs.TooManyCalls:        http.StatusConflict,
+	runs.CallOpen:            http.StatusConflict,
+	runs.BadReason:           http.StatusBadRequest,
+	runs.ScopeMismatch:       http.StatusConflict,
+	runs.BindingMismatch:     http.StatusConflict,
+	runs.PermissionMissing:   http.StatusConflict,
+	runs.AttachWindow:        http.StatusConflict,
 }
 
 func refusalProblem(r *runs.Refusal) *control.Problem {
@@ -155,7 +161,7 @@ func refusalProblem(r *runs.Refusal) *control.Problem {
 	p := problem(status, string(r.Code), text.Error())
 	p.Field, p.Limit, p.Size, p.Row = r.Field, r.Limit, r.Size, uint64(r.Row)
 	p.Revision, p.ETag, p.Phase, p.Holder, p.Seq = r.Revision, r.ETag, r.Phase, r.Holder, r.Seq
-	if r.Code == runs.IdempotencyInFlight {
+	if r.Code == runs.IdempotencyInFlight || r.Code == runs.AttachWindow {
 		p.Retryable = true
 	}
 	if r.Code == runs.RunFull {
