@@ -97,7 +97,10 @@ var events = map[event]func(w *walker, a *agent) error{
 		_, err := w.s.Activate(ctx, c, a.id, ActivateRequest{Binding: &Binding{Scope: "s"}})
 		return err
 	},
-	evFail: func(w *walker, a *agent) error { _, _, err := w.s.FailDispatch(ctx, owner, a.id, FailRequest{}); return err },
+	evFail: func(w *walker, a *agent) error {
+		_, _, err := w.s.FailDispatch(ctx, owner, a.id, FailRequest{})
+		return err
+	},
 }
 
 // TestWalk lets every event happen in every phase, by its request: what the
