@@ -209,24 +209,6 @@ func takeOut(line []byte, seq uint64) ([]byte, error) {
 	return append(append([]byte(nil), line[:i]...), rest...), nil
 }
 
-// TestLiterals: looking at eight bytes at a time finds what looking at one
-// finds, whatever stands before it.
-func TestLiterals(t *testing.T) {
-	for first := range 256 {
-		for second := range 256 {
-			src := []byte("0123456789abcdef0123")
-			src[first%13], src[13] = byte(first), byte(second)
-			want := 0
-			for want < len(src) && literal[src[want]] {
-				want++
-			}
-			if got := literals(src, 0); got != want {
-				t.Fatalf("%q: %d, want %d", src, got, want)
-			}
-		}
-	}
-}
-
 // TestKeysOfSurrogates: keys that are no text are different keys where their
 // bytes differ.
 func TestKeysOfSurrogates(t *testing.T) {

@@ -2,9 +2,9 @@ package runs
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
-	"math/bits"
+
+	"durafs/internal/jsonscan"
 )
 
 // scanner walks JSON text (RFC 8259) without building values: rows are kept
@@ -31,16 +31,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-func (s *scanner) blank() {
-	for s.at < len(s.src) {
-		switch s.src[s.at] {
-		case ' ', '\t', '\n', '\r':
-			s.at++
-		default:
-			return
-		}
-	}
-}
+func (s *scanner) blank() { s.at = jsonscan.Blank(s.src, s.at) }
 
 func (s *scanner) take(c byte) bool {
 	if s.peek() != c || s.at >= len(s.src) {
@@ -125,113 +116,25 @@ func (s *scanner) array(depth int) {
 }
 
 func (s *scanner) str() {
-	if !s.take('"') {
+	if s.peek() != '"' {
 		s.fail()
 		return
 	}
-	for !s.failed {
-		at, src := literals(s.src, s.at), s.src
-		s.at = at
-		switch {
-		case at == len(src) || src[at] < 0x20:
-			s.fail()
-		case src[at] == '"':
-			s.at++
-			return
-		default:
-			s.escape()
-		}
-	}
+	end, _ := jsonscan.String(s.src, s.at)
+	s.to(end)
 }
 
-// literals is where, from at on, the first byte stands that does not stand for
-// itself in a string. It looks at eight at a time: most of a row is text.
-func literals(src []byte, at int) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	for ; at+8 <= len(src); at += 8 {
-		w := binary.LittleEndian.Uint64(src[at:])
-		quote, back := w^(ones*'"'), w^(ones*'\\')
-		// A byte's high bit is set where it is below 0x20, or zero after the
-		// xor: borrows reach only bytes above one that is found.
-		found := ((w - ones*0x20) &^ w) | ((quote - ones) &^ quote) | ((back - ones) &^ back)
-		if found &= highs; found != 0 {
-			return at + bits.TrailingZeros64(found)/8
-		}
-	}
-	for at < len(src) && literal[src[at]] {
-		at++
-	}
-	return at
-}
+func (s *scanner) number() { s.to(jsonscan.Number(s.src, s.at)) }
 
-// literal are the bytes that stand for themselves in a string.
-var literal = func() (t [256]bool) {
-	for c := range t {
-		t[c] = c >= 0x20 && c != '"' && c != '\\'
-	}
-	return t
-}()
+func (s *scanner) word() { s.to(jsonscan.Word(s.src, s.at)) }
 
-func (s *scanner) escape() {
-	if s.at+1 >= len(s.src) {
+// to goes behind a token, or fails where it is none.
+func (s *scanner) to(end int) {
+	if end < 0 {
 		s.fail()
 		return
 	}
-	switch s.src[s.at+1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		s.at += 2
-	case 'u':
-		if s.at+6 > len(s.src) {
-			s.fail()
-			return
-		}
-		for _, c := range s.src[s.at+2 : s.at+6] {
-			if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F') {
-				s.fail()
-			}
-		}
-		s.at += 6
-	default:
-		s.fail()
-	}
-}
-
-func (s *scanner) number() {
-	s.take('-')
-	if !s.take('0') && !s.digits() {
-		s.fail()
-		return
-	}
-	if s.take('.') && !s.digits() {
-		s.fail()
-		return
-	}
-	if s.take('e') || s.take('E') {
-		if !s.take('+') {
-			s.take('-')
-		}
-		if !s.digits() {
-			s.fail()
-		}
-	}
-}
-
-func (s *scanner) digits() bool {
-	from := s.at
-	for '0' <= s.peek() && s.peek() <= '9' {
-		s.at++
-	}
-	return s.at > from
-}
-
-func (s *scanner) word() {
-	for _, w := range []string{"true", "false", "null"} {
-		if len(s.src)-s.at >= len(w) && string(s.src[s.at:s.at+len(w)]) == w {
-			s.at += len(w)
-			return
-		}
-	}
-	s.fail()
+	s.at = end
 }
 
 // unquote is what a member's name says, its escapes resolved.
