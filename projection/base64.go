@@ -70,3 +70,5 @@ func head64(buf *[HeadBytes]byte, b []byte) []byte {
 	n, _ := base64.StdEncoding.Decode(buf[:], b) // it was checked
 	return buf[:n]
 }
+
+func append64(dst, b []byte) []byte { return base64.StdEncoding.AppendEncode(dst, b) }
