@@ -78,8 +78,14 @@ func (a *ahead) block(off int64) *aheadBlock {
 		return a.cur
 	}
 	a.wait()
-	a.spare, a.cur, a.next = a.cur, a.next, nil
+	if a.cur != nil {
+		a.spare = a.cur
+	}
+	a.cur, a.next = a.next, nil
 	if !a.cur.holds(off) {
+		if a.cur == nil {
+			a.cur, a.spare = a.spare, nil
+		}
 		a.cur = a.begin(a.cur, off-off%aheadBytes)
 		<-a.cur.done
 	}

@@ -19,6 +19,9 @@ import (
 
 // lose hands on what was lost, behind all batches before it.
 func (s *scan) lose(d *DamageError) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
 	s.lost++
 	if s.damaged == nil {
 		return d

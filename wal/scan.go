@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 
 	"durafs/internal/vfs"
 	"durafs/segment"
@@ -31,17 +30,20 @@ type scan struct {
 	// lost; nil: the first is an error.
 	deliver func(Frame) error
 	damaged func(*DamageError) error
+	// applier calls deliver while the scan goes on; nil: we do. When the scan
+	// of a segment returns, what it holds was applied.
+	applier *applier
 
 	// last is the LSN of the last valid batch, vouched the highest that
 	// anything calls durable.
 	last    uint64
 	vouched uint64
 	// pending are batches that nothing vouches for yet: the last group of the
-	// last segment, at the end. Their payloads lie one after the other in kept,
-	// since the walk goes on and most groups are vouched for by the next one:
-	// it is used again and again, and a copy costs no allocation.
+	// last segment, at the end. Within a segment some that are vouched for may
+	// stand before them and wait for company. They are copies, in kept: most
+	// are vouched for by the very next group, and the memory is used again.
 	pending []Frame
-	kept    []byte
+	kept    *delivery
 	// ends tells where live segments were found to end; one that is missing
 	// ends where the tail begins, or has no frame.
 	ends map[uint32]segEntry
@@ -87,6 +89,11 @@ type Cut struct {
 func (s *scan) run() error {
 	s.ends, s.claims, s.headless = map[uint32]segEntry{}, map[uint32]uint64{}, map[uint32]bool{}
 	s.reached = map[uint32]int64{}
+	s.applier = newApplier(s.deliver)
+	defer func() {
+		s.applier.stop()
+		s.applier = nil
+	}()
 	for i, e := range s.list {
 		if err := s.ctx.Err(); err != nil {
 			return err
@@ -127,6 +134,9 @@ func (s *scan) segment(i int, e segEntry) (tail bool, err error) {
 		stopped := s.walk(e, w)
 		s.bytes += w.Offset() - start
 		s.reached[e.ID] = w.Offset()
+		if err := s.flush(); err != nil {
+			return false, err
+		}
 		var bad *segment.InvalidError
 		if stopped != nil && !errors.As(stopped, &bad) {
 			var own *deliverError
@@ -272,39 +282,70 @@ func (s *scan) take(id uint32, f segment.Frame) error {
 	if f.Durable > s.vouched {
 		s.vouched = f.Durable
 	}
-	if err := s.flush(); err != nil {
+	if err := s.flushMany(); err != nil {
 		return err
 	}
 	s.last = f.LSN
 	if f.Kind != segment.Batch {
 		return nil
 	}
-	b := Frame{LSN: f.LSN, Run: f.Run, Count: f.Count, Payload: f.Payload, Pos: Position{id, uint32(f.Offset)}}
-	if f.LSN > s.vouched {
-		from := len(s.kept)
-		s.kept = append(s.kept, b.Payload...)
-		b.Payload = s.kept[from:len(s.kept):len(s.kept)]
-		s.pending = append(s.pending, b)
-		return nil
-	}
-	return s.hand(b)
+	s.keep(Frame{LSN: f.LSN, Run: f.Run, Count: f.Count, Payload: f.Payload, Pos: Position{id, uint32(f.Offset)}})
+	return nil
 }
 
-// flush delivers the pending batches that are vouched for by now.
+// keep puts a copy of a batch behind those that are pending.
+func (s *scan) keep(b Frame) {
+	if s.kept == nil {
+		s.kept = new(delivery)
+	}
+	s.kept.add(b)
+	s.pending = s.kept.frames
+}
+
+// flushMany gives the pending batches away if they are vouched for and many.
+func (s *scan) flushMany() error {
+	n := len(s.pending)
+	if n == 0 || len(s.kept.mem) < deliveryBytes || s.pending[n-1].LSN > s.vouched {
+		return nil
+	}
+	return s.deliverFirst(n)
+}
+
+// flush delivers the pending batches that are vouched for by now, and returns
+// when they are applied.
 func (s *scan) flush() error {
-	n := 0
-	for ; n < len(s.pending) && s.pending[n].LSN <= s.vouched; n++ {
-		if err := s.hand(s.pending[n]); err != nil {
-			return err
-		}
+	n := len(s.pending)
+	for n > 0 && s.pending[n-1].LSN > s.vouched {
+		n--
 	}
-	if n > 0 {
-		s.pending = slices.Delete(s.pending, 0, n)
+	if err := s.deliverFirst(n); err != nil || s.applier == nil {
+		return err
 	}
-	if len(s.pending) == 0 {
-		s.kept = s.kept[:0]
+	return s.applier.wait()
+}
+
+// deliverFirst gives n of the pending batches away.
+func (s *scan) deliverFirst(n int) error {
+	if n == 0 {
+		return nil
 	}
-	return nil
+	d, rest := s.kept, new(delivery)
+	for _, b := range s.pending[n:] {
+		rest.add(b)
+	}
+	d.frames = d.frames[:n]
+	s.batches += uint64(n)
+	var err error
+	switch {
+	case s.applier == nil:
+		err = d.applyTo(s.deliver)
+	case len(rest.frames) > 0:
+		_, err = s.applier.give(d)
+	default:
+		rest, err = s.applier.give(d)
+	}
+	s.kept, s.pending = rest, rest.frames
+	return err
 }
 
 func (s *scan) hand(b Frame) error {

@@ -163,6 +163,7 @@ var goroutineFiles = map[string]string{
 	"fusefs/mountpoint.go":                 "1, asks a mountpoint that may hang; until it answers",
 	"internal/daemon/daemon.go":            "1 per socket; until the daemon stops",
 	"wal/ahead.go":                         "1 while a tail is scanned, reads its next block; until it is read",
+	"wal/apply.go":                         "1 while a tail is scanned, applies its batches; until the scan ends",
 	"wal/log.go":                           "2 per log, the writer and the keeper of spare files; until Close",
 }
 
