@@ -28,6 +28,9 @@ func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error
 	s.numbers.Store(s.index.newest)
 	s.acc.settings = s.index.settings
 	s.initDuty()
+	if _, last := s.feed.end(); last < s.published {
+		s.feed.begin(s.published)
+	}
 	log.Start(s)
 	for _, step := range []struct {
 		what string

@@ -6,6 +6,7 @@ import "durafs/wal"
 // made.
 func (s *Store) Publish(batches []*wal.Batch) {
 	changes := make([]Change, 0, len(batches))
+	var events []feedEvent
 	s.mu.Lock()
 	for _, b := range batches {
 		v := b.Value.(*batch)
@@ -14,6 +15,7 @@ func (s *Store) Publish(batches []*wal.Batch) {
 			panic("runs: an accepted batch does not apply: " + err.Error())
 		}
 		s.published = b.LSN
+		events = append(events, feedOf(v, b.LSN, func(n int) place { return makePlace(b.Pos, n) })...)
 		for _, r := range v.stamp.runs {
 			s.settleLive(r.run, v, b.LSN)
 			if r.run != 0 {
@@ -26,6 +28,7 @@ func (s *Store) Publish(batches []*wal.Batch) {
 	s.acc.keys.published(s.published)
 	s.acc.names.published(s.published)
 	s.mu.Unlock()
+	s.feed.add(batches[len(batches)-1].LSN, events...)
 	s.tell(changes)
 }
 

@@ -74,9 +74,3 @@ func (s *Store) offerOf(num uint32) (*Offer, error) {
 		Available: rec.Resume.Available, Ready: left == 0, InMS: int64((left + time.Millisecond - 1) / time.Millisecond),
 	}, nil
 }
-
-// offer tells watchers that a run may be resumed.
-func (s *Store) offer(num uint32) {}
-
-// tellAbort tells watchers that a run's agent is to abort.
-func (s *Store) tellAbort(num uint32) {}

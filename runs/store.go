@@ -50,6 +50,7 @@ type Store struct {
 
 	waiting waiting
 	duty    duty
+	feed    feed
 }
 
 // New makes a store without content: Replay gives it its past, Boot its life.
@@ -79,6 +80,7 @@ func (s *Store) Replay(f wal.Frame) error {
 		return err
 	}
 	s.published = f.LSN
+	s.feed.replay(f.LSN, feedOf(b, f.LSN, func(n int) place { return makePlace(f.Pos, n) }))
 	return s.noteHints(b)
 }
 
