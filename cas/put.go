@@ -19,6 +19,7 @@ type put struct {
 	bytes int64
 	tree  tree
 	last  place // of the latest chunk
+	apart bool  // never inline
 
 	held  *block   // the first, until it is in queue
 	queue []*block // in the encoders, the oldest in front
@@ -34,12 +35,22 @@ type put struct {
 // system. Memory is bounded whatever the payload's size: a block of 512 KiB for
 // each put, and spareBlocksMax for all together.
 func (s *Store) Put(ctx context.Context, r io.Reader) (Ref, error) {
+	return s.put(&put{s: s, ctx: ctx, src: r})
+}
+
+// PutApart is Put for a payload that is not to be inline, however small: for
+// one of many, which together are too much for a batch of the log.
+func (s *Store) PutApart(ctx context.Context, r io.Reader) (Ref, error) {
+	return s.put(&put{s: s, ctx: ctx, src: r, apart: true})
+}
+
+func (s *Store) put(p *put) (Ref, error) {
 	leave, err := s.enter()
 	if err != nil {
 		return Ref{}, err
 	}
 	defer leave()
-	p := &put{s: s, ctx: ctx, src: r, needs: make(map[*pack]uint32)}
+	p.needs = make(map[*pack]uint32)
 	defer p.abandon()
 	ref, err := p.run()
 	if err == nil {
@@ -57,7 +68,7 @@ func (p *put) run() (Ref, error) {
 	if err != nil {
 		return Ref{}, err
 	}
-	if n <= min(InlineBytesMax, size-1) {
+	if n <= min(InlineBytesMax, size-1) && !(p.apart && n > 0) {
 		return p.inline(first, n), nil
 	}
 	if err := p.s.Healthy(); err != nil {

@@ -48,7 +48,7 @@ func parseClaim(e entry) (*claim, error) {
 //
 //	head       4 + length and JSON of these fields
 //	outcome    4 + length and the outcome as it was received, a JSON object
-//	projection     the projection's canonical bytes; none where there is none
+//	projection     its durable form; none where the store closed the call
 type outcome struct {
 	Call uint64 `json:"call"`
 	// ByStore is true for a call that the store closed: nobody told it what
@@ -59,6 +59,7 @@ type outcome struct {
 
 	text       []byte
 	projection []byte
+	refused    string // why the sentinel stands for a candidate; not in the log
 }
 
 func (o *outcome) entry(run uint32) entry {

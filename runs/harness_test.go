@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"durafs/cas"
 	"durafs/internal/clock"
@@ -33,6 +34,8 @@ type world struct {
 	cas    *cas.Store
 	frames []wal.Frame // as they were replayed by the last open
 	clock  clock.Clock // nil for the system's
+
+	projectionTimeout time.Duration // 0 for the default
 }
 
 func newWorld(t testing.TB) *world {
@@ -56,7 +59,7 @@ func (w *world) mustOpen() {
 
 func (w *world) open() error {
 	w.frames = nil
-	s := New(Options{StoreKey: []byte("the store's key"), Clock: w.clock})
+	s := New(Options{StoreKey: []byte("the store's key"), Clock: w.clock, ProjectionTimeout: w.projectionTimeout})
 	log, err := openLog(w.fs, filepath.Join(w.dir, "wal"), func(f wal.Frame) error {
 		c := f
 		c.Payload = bytes.Clone(f.Payload)

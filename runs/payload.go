@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"durafs/cas"
+	"durafs/projection"
 )
 
 // sourceNumber is how a source is written in the log.
@@ -17,21 +18,26 @@ const (
 	numLogBody
 	numResumeRequest
 	numToolResult
+	numProjection
 	sourceCount
 )
 
 // sources is the policy of each source of payloads: whether a caller may put
-// one, whether it is shown, whether an owner may delete it.
-var sources = [sourceCount]struct {
+// one, whether it is shown, whether an owner may delete it. What is right for
+// each is the projection's to say, since those are what refers to most.
+var sources = func() (t [sourceCount]struct {
 	name             Source
 	put, show, purge bool
-}{
-	numNamed:         {SourceNamed, true, true, true},
-	numTerminal:      {SourceTerminal, false, true, false},
-	numLogBody:       {SourceLogBody, false, true, false},
-	numResumeRequest: {SourceResumeRequest, false, false, false},
-	numToolResult:    {SourceToolResult, true, true, true},
-}
+}) {
+	for n, name := range map[sourceNumber]Source{
+		numNamed: SourceNamed, numTerminal: SourceTerminal, numLogBody: SourceLogBody,
+		numResumeRequest: SourceResumeRequest, numToolResult: SourceToolResult, numProjection: SourceProjection,
+	} {
+		p := projection.PolicyOf(projection.Source(name))
+		t[n].name, t[n].put, t[n].show, t[n].purge = name, p.Put, p.Show, p.Delete
+	}
+	return t
+}()
 
 // Names of the store's own payloads. A caller's never begins with a dot.
 const (

@@ -184,6 +184,7 @@ const (
 	SourceLogBody       Source = "log_body"
 	SourceResumeRequest Source = "resume_request"
 	SourceToolResult    Source = "tool_result"
+	SourceProjection    Source = "tool_result_projection"
 )
 
 // TerminalName is the name of the terminal payload, which a caller cannot

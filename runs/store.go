@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"durafs/cas"
 	"durafs/internal/clock"
@@ -17,6 +18,9 @@ type Options struct {
 	// StoreKey is the secret that writer tokens are made with.
 	StoreKey []byte
 	Log      *slog.Logger // default discards
+	// ProjectionTimeout is how long an outcome waits for its projection: default
+	// ProjectionTimeout, at most ProjectionTimeoutMax.
+	ProjectionTimeout time.Duration
 }
 
 // Store is the open domain. Its methods may be called concurrently once Boot
@@ -51,6 +55,9 @@ type Store struct {
 	waiting waiting
 	duty    duty
 	feed    feed
+
+	projectings       projectings
+	projectionTimeout time.Duration
 }
 
 // New makes a store without content: Replay gives it its past, Boot its life.
@@ -61,9 +68,14 @@ func New(o Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.ProjectionTimeout <= 0 {
+		o.ProjectionTimeout = ProjectionTimeout
+	}
 	return &Store{
 		clock: o.Clock, key: o.StoreKey, logger: o.Log,
 		index: newIndex(), acc: newAccepted(), packs: map[uint32]uint32{},
+		projectings:       projectings{hurry: make(chan struct{})},
+		projectionTimeout: min(o.ProjectionTimeout, ProjectionTimeoutMax),
 	}
 }
 

@@ -5,6 +5,18 @@ import "durafs/wal"
 // walkEntries calls fn for every entry of the run that stands in one batch with
 // a row of its log, in order, until fn returns an error, which it returns.
 func (s *Store) walkEntries(num uint32, fn func(b *batch, e entry) error) error {
+	return s.walkPlaces(num, 0, func(_ entryPlace, b *batch, e entry) error { return fn(b, e) })
+}
+
+// entryPlace is where an entry stands.
+type entryPlace struct {
+	pos   wal.Position
+	entry uint32
+}
+
+// walkPlaces is walkEntries that tells where each entry stands, up to the batch
+// with the row upto (0: all there are).
+func (s *Store) walkPlaces(num uint32, upto uint64, fn func(p entryPlace, b *batch, e entry) error) error {
 	s.mu.RLock()
 	c, i := s.index.at(num)
 	all := c.logBytes[i]
@@ -13,11 +25,14 @@ func (s *Store) walkEntries(num uint32, fn func(b *batch, e entry) error) error 
 	if err != nil {
 		return err
 	}
+	if upto == 0 || upto > uint64(span.last) {
+		upto = uint64(span.last)
+	}
 	w := &entryWalk{store: s, num: num, fn: fn}
 	for i, e := range span.extents {
-		last := span.last
+		last := uint32(upto)
 		if i+1 < len(span.extents) {
-			last = span.extents[i+1].seq - 1
+			last = min(last, span.extents[i+1].seq-1)
 		}
 		if err := w.extent(e, last); err != nil {
 			return err
@@ -30,7 +45,7 @@ func (s *Store) walkEntries(num uint32, fn func(b *batch, e entry) error) error 
 type entryWalk struct {
 	store *Store
 	num   uint32
-	fn    func(b *batch, e entry) error
+	fn    func(p entryPlace, b *batch, e entry) error
 	buf   [8 << 10]byte
 }
 
@@ -46,7 +61,7 @@ func (w *entryWalk) extent(e extent, last uint32) error {
 			return err
 		}
 		if f.Run == uint64(w.num) || f.Run == 0 {
-			if seq, err = w.frame(f, seq); err != nil {
+			if seq, err = w.frame(f, pos, seq); err != nil {
 				return err
 			}
 		}
@@ -55,16 +70,16 @@ func (w *entryWalk) extent(e extent, last uint32) error {
 	return nil
 }
 
-func (w *entryWalk) frame(f wal.Frame, seq uint32) (uint32, error) {
+func (w *entryWalk) frame(f wal.Frame, pos wal.Position, seq uint32) (uint32, error) {
 	b, err := decodeBatch(f.Payload)
 	if err != nil {
 		return 0, err
 	}
-	for _, e := range b.entries {
+	for i, e := range b.entries {
 		if e.run != w.num {
 			continue
 		}
-		if err := w.fn(b, e); err != nil {
+		if err := w.fn(entryPlace{pos, uint32(i)}, b, e); err != nil {
 			return 0, err
 		}
 		if e.kind == kindRow {

@@ -210,6 +210,7 @@ func (d *Daemon) serve(l net.Listener, kind server.Socket) error {
 func (d *Daemon) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
+	d.store.Runs().Hurry() // what waits for a projection is not to keep the server
 	if err := d.server.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
