@@ -100,6 +100,7 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.UnknownRun:     syscall.ENOENT,
 	runs.UnknownPayload: syscall.ENOENT,
 	runs.UnknownCall:    syscall.ENOENT,
+	runs.UnknownThread:  syscall.ENOENT,
 
 	runs.BadID:             syscall.EINVAL,
 	runs.BadName:           syscall.EINVAL,
@@ -143,6 +144,7 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.WrongPhase:          syscall.EPERM,
 	runs.AgainRefused:        syscall.EPERM,
 	runs.CallOpen:            syscall.EPERM,
+	runs.RollbackRefused:     syscall.EPERM,
 	runs.ScopeMismatch:       syscall.EPERM,
 	runs.BindingMismatch:     syscall.EPERM,
 	runs.PermissionMissing:   syscall.EACCES,

@@ -49,16 +49,24 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 		l.lease = e.rec.lease()
 	case kindRow:
 		l.seq++
+		if e.flags&rowByStore == 0 {
+			l.written(lsn)
+		}
 		if e.flags&rowKeyed != 0 {
 			s.acc.keys.add(hash16(e.body[:16]), keyedRow{body: hash16(e.body[16:32]), seq: uint32(l.seq)}, lsn)
 		}
 	case kindPayload:
 		l.ordinals++
 		if p, err := parsePayload(*e); err == nil {
+			if sources[p.source].put {
+				l.written(lsn)
+			}
 			s.acc.names.add(nameHash(l.num, p.name), p.ref.ID, lsn)
 		}
 	case kindLate:
 		l.lateRows++
+	case kindRemoved:
+		l.phase = PhaseNone
 	case kindClaim:
 		if l.tools != nil {
 			l.tools.claimed(l.num, e.claim)
@@ -88,6 +96,13 @@ func (s *Store) journalBefore(v *batch) uint64 {
 		}
 	}
 	return 0
+}
+
+// written notes that the agent has written something.
+func (l *live) written(lsn uint64) {
+	if l.wrote == 0 {
+		l.wrote = lsn
+	}
 }
 
 // acceptStore is accept for a batch that is of the whole store.

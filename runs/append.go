@@ -56,7 +56,7 @@ func (s *Store) appendStart(ctx context.Context, c Caller, id string, rows []Row
 	}
 	g, err := s.prepareRows(ctx, num, rows, keyField)
 	if err != nil {
-		return nil, err
+		return nil, s.denied(num, err)
 	}
 	g.caller, g.epoch, g.chain, g.by = c, epoch, ch, by
 	var t wal.Ticket
@@ -65,10 +65,10 @@ func (s *Store) appendStart(ctx context.Context, c Caller, id string, rows []Row
 		return done, err
 	})
 	if err != nil {
-		return nil, err
+		return nil, s.denied(num, err)
 	}
 	return func(ctx context.Context) (Appended, error) {
-		err := s.noticed(t.Wait(ctx))
+		err := s.denied(num, s.noticed(t.Wait(ctx)))
 		if err == nil {
 			giveBodies(g.batches)
 			g.batches = nil

@@ -16,8 +16,8 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 	}
 	for n, e := range b.entries {
 		at := makePlace(pos, n)
-		if e.kind == kindSetting {
-			if err := x.applySetting(e); err != nil {
+		if e.run == 0 {
+			if err := x.applyStore(e, lsn, at); err != nil {
 				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
 			}
 			continue
@@ -54,12 +54,20 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 			err = x.applyLate(e, at)
 			changed |= ChangedLate
 		case kindJournal, kindThread:
-			x.applyOnce(c, i, e)
-			if e.kind == kindJournal {
-				if err := x.applyJournal(e, lsn, at); err != nil {
-					return 0, fmt.Errorf("LSN %d: %w", lsn, err)
-				}
+			enter := x.applyJournal
+			if e.kind == kindThread {
+				enter = x.applyThread
 			}
+			if err := enter(e, lsn, at); err != nil {
+				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
+			}
+			x.applyOnce(c, i, e)
+			continue
+		case kindRemoved:
+			if err := x.applyRemoval(e, lsn); err != nil {
+				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
+			}
+			changed |= ChangedRemoved
 			continue
 		case kindOutbox:
 			x.outboxes[e.run] = at
@@ -157,6 +165,14 @@ func (x *index) applyLate(e entry, at place) error {
 	l.rows = append(l.rows, lateRow{at, l.bytes})
 	l.bytes += int64(lateLineBytes(e.body))
 	return nil
+}
+
+// applyStore enters what is of the whole store.
+func (x *index) applyStore(e entry, lsn uint64, at place) error {
+	if e.kind == kindThread {
+		return x.applyThread(e, lsn, at)
+	}
+	return x.applySetting(e)
 }
 
 func (x *index) applySetting(e entry) error {

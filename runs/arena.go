@@ -186,6 +186,25 @@ func (t *ids) put(num uint32, key []byte) {
 	t.slots[i] = num
 }
 
+// remove takes out a run, and moves those behind it that would not be found
+// any more.
+func (t *ids) remove(num uint32, idOf func(num uint32) []byte) {
+	i := t.slot(idOf(num))
+	for t.slots[i] != num {
+		if t.slots[i] == 0 {
+			return
+		}
+		i = (i + 1) % len(t.slots)
+	}
+	t.slots[i] = 0
+	t.used--
+	for i = (i + 1) % len(t.slots); t.slots[i] != 0; i = (i + 1) % len(t.slots) {
+		n := t.slots[i]
+		t.slots[i] = 0
+		t.put(n, idOf(n))
+	}
+}
+
 func (t *ids) slot(key []byte) int {
 	return int(maphash.Bytes(t.seed, key) & uint64(len(t.slots)-1))
 }

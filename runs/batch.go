@@ -194,7 +194,7 @@ func decodeEntry(b []byte) (e entry, n int, err error) {
 		return e, 0, badBatch("the kind of an entry is %d", e.kind)
 	case e.flags&^kinds[e.kind].flags != 0 || b[2] != 0 || b[3] != 0:
 		return e, 0, badBatch("an entry has unknown flags")
-	case (e.run == 0) != kinds[e.kind].noRun:
+	case !kinds[e.kind].anyRun && (e.run == 0) != kinds[e.kind].noRun:
 		return e, 0, badBatch("an entry belongs to run %d", e.run)
 	}
 	return e, n, nil

@@ -31,7 +31,7 @@ func samples() []entry {
 		{kind: kindBeat, run: 1, body: []byte{}},
 		{kind: kindLate, run: 1, body: lateWrite{What: "row", Text: "x"}.encode()},
 		(&journalEntry{targetMaster, 1, []byte(`{}`)}).entry(onceTerminal, 1),
-		(&note{"T", []byte(`{}`)}).entry(kindThread, 0, 1),
+		(&note{name: "T", json: []byte(`{}`)}).entry(kindThread, 0, 1),
 		{kind: kindOutbox, run: 1, body: mustJSON(packet{Status: Success})},
 		{kind: kindOutboxDone, run: 1, body: []byte{}},
 	}

@@ -102,7 +102,7 @@ func (s *Store) Claim(ctx context.Context, c Caller, id string, r ClaimRequest) 
 		got, done, err = s.submitClaim(ctx, c, num, epoch, &r)
 		return done, err
 	})
-	return got, s.keepLate(ctx, num, epoch, err, kept)
+	return got, s.keepLate(ctx, num, epoch, s.denied(num, err), kept)
 }
 
 func checkClaim(r *ClaimRequest) error {

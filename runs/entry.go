@@ -25,6 +25,7 @@ const (
 	kindClaim                      // T1: a tool call before its effect
 	kindOutcome                    // T2: what became of it
 	kindSetting                    // what owners have said for the whole store; of no run
+	kindRemoved                    // the admission of a run is undone; body: JSON
 	kindCount
 )
 
@@ -39,17 +40,20 @@ const (
 	admissionKeyed uint8 = 1 << 0 // the start had an idempotency key
 
 	onceTerminal uint8 = 1 << 0 // of a journal or thread entry: the one that a run's end writes
+	threadKeyed  uint8 = 1 << 1 // the message was posted with an idempotency key
+	threadAnswer uint8 = 1 << 2 // a payload has the whole answer
 )
 
 var kinds = [kindCount]struct {
-	flags uint8
-	noRun bool // it is of the whole store
+	flags  uint8
+	noRun  bool // it is of the whole store
+	anyRun bool // it may be
 }{
 	kindRow:       {flags: rowByStore | rowKeyed | rowPreview},
 	kindPayload:   {flags: payloadInline},
 	kindAdmission: {flags: admissionKeyed},
 	kindJournal:   {flags: onceTerminal},
-	kindThread:    {flags: onceTerminal},
+	kindThread:    {flags: onceTerminal | threadKeyed | threadAnswer, anyRun: true},
 	kindSetting:   {noRun: true},
 }
 
@@ -189,21 +193,32 @@ func parseRow(e entry) (row, error) {
 }
 
 // note is the body of a thread entry: length (1 byte) and name of the thread,
-// then the message, JSON.
+// with the flag threadKeyed key and body hash (16 + 16), then the message, JSON.
 type note struct {
-	name string
-	json []byte
+	name      string
+	keyed     bool
+	key, body hash16
+	json      []byte
 }
 
 func (n *note) entry(k kind, flags uint8, run uint32) entry {
 	b := make([]byte, 0, 1+len(n.name)+len(n.json))
-	b = append(append(append(b, byte(len(n.name))), n.name...), n.json...)
+	b = append(append(b, byte(len(n.name))), n.name...)
+	if n.keyed {
+		flags |= threadKeyed
+		b = append(append(b, n.key[:]...), n.body[:]...)
+	}
+	b = append(b, n.json...)
 	return entry{kind: k, flags: flags, run: run, body: b}
 }
 
 func parseNote(e entry) (*note, error) {
 	r := reader{b: e.body}
 	n := &note{name: string(r.take(int(r.byte())))}
+	if n.keyed = e.flags&threadKeyed != 0; n.keyed {
+		copy(n.key[:], r.take(len(n.key)))
+		copy(n.body[:], r.take(len(n.body)))
+	}
 	n.json = r.rest()
 	if n.name == "" {
 		r.bad = true

@@ -60,6 +60,8 @@ const (
 	BindingMismatch     Code = "binding-mismatch"
 	PermissionMissing   Code = "permission-missing"
 	AttachWindow        Code = "attach-window"
+	RollbackRefused     Code = "rollback-refused"
+	UnknownThread       Code = "unknown-thread"
 )
 
 // advice says, for each code, what the caller can do next.
@@ -109,6 +111,8 @@ var advice = map[Code]string{
 	ScopeMismatch:       "name the scope that the run was started with",
 	BindingMismatch:     "offer the provider that the run is bound to, or have an owner allow the other one",
 	PermissionMissing:   "have an owner grant the scope, then prepare the run again",
+	RollbackRefused:     "settle the run instead",
+	UnknownThread:       "check the name; the threads there are can be listed",
 	AttachWindow:        "try again then, or say that its process is dead; an owner may force it",
 }
 

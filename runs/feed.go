@@ -47,7 +47,6 @@ const (
 type removedRun struct {
 	id     string
 	labels Labels
-	uid    uint32
 }
 
 // add puts events of published batches, or of this boot, behind the others. lsn
@@ -137,6 +136,12 @@ func (f *feed) from(n uint64, buf []feedEvent) (events []feedEvent, more <-chan 
 // feedOf lists the events of a batch that became visible. Store.mu is held.
 func feedOf(b *batch, lsn uint64, at func(n int) place) (events []feedEvent) {
 	for n, e := range b.entries {
+		if e.kind == kindRemoved {
+			if gone, err := parseRemoval(e); err == nil {
+				events = append(events, feedEvent{lsn: lsn, num: e.run, kind: feedRemoved, gone: &removedRun{gone.ID, gone.Labels}})
+			}
+			continue
+		}
 		if e.kind != kindRecord {
 			continue
 		}

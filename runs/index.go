@@ -37,6 +37,7 @@ type index struct {
 
 	settings *settings
 	journals map[string]*journal // by target
+	threads  map[string]*thread  // by name
 
 	// live holds the runs that are not finished, by phase.
 	live [phaseCount]map[uint32]struct{}
@@ -115,10 +116,10 @@ func newIndex() index {
 		ids: newIDs(), seed: maphash.MakeSeed(),
 		keys: map[hash16]keyedRow{}, starts: map[hash16]startKey{},
 		late: map[uint32]*lateFile{}, outboxes: map[uint32]place{}, settings: new(settings),
-		journals: map[string]*journal{},
+		journals: map[string]*journal{}, threads: map[string]*thread{},
 	}
 	for p := range x.live {
-		if !Phase(p).sealed() {
+		if p != int(PhaseNone) && !Phase(p).sealed() {
 			x.live[p] = map[uint32]struct{}{}
 		}
 	}
@@ -201,7 +202,9 @@ func (x *index) setPhase(num uint32, p Phase) {
 		x.counts[was]--
 		delete(x.live[was], num)
 	}
-	x.counts[p]++
+	if p != PhaseNone {
+		x.counts[p]++
+	}
 	if live := x.live[p]; live != nil {
 		live[num] = struct{}{}
 	}

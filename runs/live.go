@@ -19,8 +19,9 @@ type accepted struct {
 	starts   overlay[hash16, startKey]
 	keys     overlay[hash16, keyedRow]
 	names    overlay[hash16, cas.ID] // payloads, by run and name
-	chains   map[*Chain]struct{}     // of streams under way
-	journals map[string]uint64       // LSN of the newest change of each, where one is under way
+	posts    overlay[hash16, threadKey]
+	chains   map[*Chain]struct{} // of streams under way
+	journals map[string]uint64   // LSN of the newest change of each, where one is under way
 
 	settings    *settings
 	settingsLSN uint64 // of their newest change, 0 if that is published
@@ -44,6 +45,11 @@ type live struct {
 	lastLSN uint64 // of its newest accepted batch; 0: all of it is published
 
 	tools *tools // nil where they were not read
+
+	// wrote is the LSN of the first thing that its agent wrote in this boot, and
+	// denied says that a write of it found no room.
+	wrote  uint64
+	denied bool
 
 	lease time.Duration // 0 for none; set with rec
 	heard atomic.Int64  // boot time of the agent's last request
@@ -70,7 +76,7 @@ func (l *live) holds(writer string) bool {
 func newAccepted() accepted {
 	return accepted{
 		runs: map[uint32]*live{}, chains: map[*Chain]struct{}{}, ids: newOverlay[string, uint32](), starts: newOverlay[hash16, startKey](),
-		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, cas.ID](), settings: new(settings), journals: map[string]uint64{},
+		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, cas.ID](), posts: newOverlay[hash16, threadKey](), settings: new(settings), journals: map[string]uint64{},
 	}
 }
 
@@ -116,6 +122,9 @@ func (s *Store) view(num uint32) *live {
 		return nil
 	}
 	if l := s.acc.runs[num]; l != nil {
+		if l.phase == PhaseNone {
+			return nil // its admission is being undone
+		}
 		return l
 	}
 	return s.indexed(num)

@@ -27,6 +27,7 @@ func (s *Store) Publish(batches []*wal.Batch) {
 	s.acc.starts.published(s.published)
 	s.acc.keys.published(s.published)
 	s.acc.names.published(s.published)
+	s.acc.posts.published(s.published)
 	s.mu.Unlock()
 	s.feed.add(batches[len(batches)-1].LSN, events...)
 	s.tell(changes)
@@ -68,6 +69,7 @@ func (s *Store) Reset() {
 	s.acc.starts.reset()
 	s.acc.keys.reset()
 	s.acc.names.reset()
+	s.acc.posts.reset()
 	clear(s.acc.journals)
 	s.acc.settings, s.acc.settingsLSN = s.index.settings, 0
 	s.cutChains()
@@ -85,6 +87,9 @@ func (s *Store) Reset() {
 		}
 		if back.epoch == l.epoch {
 			back.token = l.token
+		}
+		if back.denied = l.denied; l.wrote <= s.published {
+			back.wrote = l.wrote
 		}
 		back.lease = l.lease
 		back.heard.Store(l.heard.Load())

@@ -28,7 +28,7 @@ func (s *Store) Put(ctx context.Context, c Caller, id, name string, source Sourc
 	}
 	ref, err := s.cas.Put(ctx, r)
 	if err != nil {
-		return PayloadInfo{}, false, err
+		return PayloadInfo{}, false, s.denied(num, err)
 	}
 	p := payload{name: name, contentType: contentType, source: src, ref: ref}
 	err = retry(ctx, func() (done bool, err error) {
@@ -36,7 +36,7 @@ func (s *Store) Put(ctx context.Context, c Caller, id, name string, source Sourc
 		return done, err
 	})
 	if err != nil {
-		return PayloadInfo{}, false, s.keepLate(ctx, num, epoch, err, lateWrite{What: "payload", Name: name})
+		return PayloadInfo{}, false, s.keepLate(ctx, num, epoch, s.denied(num, err), lateWrite{What: "payload", Name: name})
 	}
 	info, err = s.PayloadInfo(Ref(num), name)
 	return info, replayed, err

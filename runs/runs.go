@@ -327,4 +327,5 @@ const (
 	ChangedLate
 	ChangedAdmitted // the run is new
 	ChangedSealed   // the log will not grow any more
+	ChangedRemoved  // the run is gone: its admission was undone
 )

@@ -135,6 +135,9 @@ func (s *Store) refuseTaken(id string) wal.Decision {
 		return wal.Decision{}
 	}
 	l := s.view(num)
+	if l == nil { // it is being rolled back
+		return wal.Decision{Err: wal.ErrBusy}
+	}
 	r := refuse(RunExists, "the run %s exists and is %s", id, l.phase)
 	r.Field, r.Holder, r.Phase = "id", id, l.phase.String()
 	return l.answer(r)
@@ -212,7 +215,7 @@ func (s *Store) startEntries(a *starting, num uint32, rec *record) []entry {
 		journalRow(num, rec, 0, "type", "started", "run", rec.ID, "task", rec.Preview, "thread", rec.Labels["thread"]))
 	if thread := rec.Labels["thread"]; thread != "" && a.req.Message != nil {
 		text := object("role", "user", "run", rec.ID, "message", a.req.Message)
-		entries = append(entries, (&note{thread, text}).entry(kindThread, 0, num))
+		entries = append(entries, (&note{name: thread, json: text}).entry(kindThread, 0, num))
 	}
 	return entries
 }

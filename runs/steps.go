@@ -106,7 +106,11 @@ func (s *Store) settlement(st *settling, pk *packet) []*wal.Batch {
 		step(journalRow(num, rec, onceTerminal, append([]any{"type", pk.word(), "run", rec.ID}, pk.told()...)...))
 	}
 	if pk.Thread != "" && !st.threaded {
-		step((&note{pk.Thread, s.answerMessage(rec.ID, pk, st.payload)}).entry(kindThread, onceTerminal, num))
+		flags := onceTerminal
+		if st.payload != nil {
+			flags |= threadAnswer
+		}
+		step((&note{name: pk.Thread, json: s.answerMessage(rec.ID, pk, st.payload)}).entry(kindThread, flags, num))
 	}
 	if !rec.phase.sealed() {
 		open := rec.OpenCalls

@@ -149,6 +149,8 @@ var refusalStatus = map[runs.Code]int{
 	runs.BindingMismatch:     http.StatusConflict,
 	runs.PermissionMissing:   http.StatusConflict,
 	runs.AttachWindow:        http.StatusConflict,
+	runs.RollbackRefused:     http.StatusConflict,
+	runs.UnknownThread:       http.StatusNotFound,
 }
 
 func refusalProblem(r *runs.Refusal) *control.Problem {
