@@ -17,22 +17,17 @@ const (
 	// writtenBytes is what the log gives to the disk for an entry, and so what
 	// the floor writes for one: the same bytes.
 	writtenBytes = entryBytes + segment.FrameHeaderBytes
-	// roundTime is how long one side of a pair runs in one round.
-	roundTime = 250 * time.Millisecond
-	// warmTime is how long the log runs before the first round, so that its
-	// segments have grown and its goroutines exist.
-	warmTime = 300 * time.Millisecond
 )
 
 // measureAppend compares appending entries of 1 KiB to the log, from several
 // writers, with one barrier of the hardware that carries as many.
-func measureAppend(ctx context.Context, dir string) ([]Row, error) {
-	log, err := openLog(ctx, filepath.Join(dir, "log"))
+func measureAppend(ctx context.Context, b *bench) ([]Row, error) {
+	log, err := openLog(ctx, filepath.Join(b.dir, "log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close(context.WithoutCancel(ctx))
-	floor, err := newFloorFile(dir)
+	floor, err := newFloorFile(b.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +41,7 @@ func measureAppend(ctx context.Context, dir string) ([]Row, error) {
 	}{
 		{1, 0, 1.10}, {16, 0.85, 0}, {64, 0.55, 1.6}, {256, 0.45, 0},
 	} {
-		rates, latencies, err := comparePairs(ctx, log, floor, c.writers)
+		rates, latencies, err := comparePairs(ctx, log, floor, c.writers, b.roundTime)
 		if err != nil {
 			return nil, err
 		}
@@ -60,9 +55,10 @@ func measureAppend(ctx context.Context, dir string) ([]Row, error) {
 	return all, nil
 }
 
-// comparePairs measures rounds of both sides in turn.
-func comparePairs(ctx context.Context, log *wal.Log, floor *floorFile, writers int) (rates, latencies []pair, err error) {
-	if _, err := appendFor(ctx, log, writers, warmTime); err != nil {
+// comparePairs measures rounds of both sides in turn. The log runs a while
+// before the first, so that its segments have grown.
+func comparePairs(ctx context.Context, log *wal.Log, floor *floorFile, writers int, roundTime time.Duration) (rates, latencies []pair, err error) {
+	if _, err := appendFor(ctx, log, writers, roundTime); err != nil {
 		return nil, nil, err
 	}
 	for range rounds {
@@ -100,10 +96,13 @@ func appendFor(ctx context.Context, log *wal.Log, writers int, during time.Durat
 			w := newAppender(log)
 			took := make([]time.Duration, 0, 4096)
 			var err error
-			for err == nil && time.Since(begin) < during {
+			for err == nil {
 				t := time.Now()
 				err = w.append(ctx)
 				took = append(took, time.Since(t))
+				if time.Since(begin) >= during {
+					break
+				}
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -55,7 +55,7 @@ func (ff *floorFile) barrier(n int) error {
 
 // barriers repeats barrier for a while and tells each one's time.
 func (ff *floorFile) barriers(n int, during time.Duration) (took []time.Duration, err error) {
-	for begin := time.Now(); time.Since(begin) < during; {
+	for begin := time.Now(); len(took) == 0 || time.Since(begin) < during; {
 		t := time.Now()
 		if err := ff.barrier(n); err != nil {
 			return nil, err

@@ -12,14 +12,11 @@ import (
 	"durafs/store"
 )
 
-// quickPayloadBytes is what a round of the quick table puts; it is larger
-// than a pack, so that sealing is part of it.
-const quickPayloadBytes = 256 << 20
-
 // measurePayloadIn compares putting a large payload into the chunk store with
-// writing the same bytes to a file and syncing it once.
-func measurePayloadIn(ctx context.Context, dir string) ([]Row, error) {
-	s, err := store.Open(ctx, filepath.Join(dir, "store"), store.Options{})
+// writing the same bytes to a file and syncing it once. A payload is larger
+// than a pack, so that sealing is part of it.
+func measurePayloadIn(ctx context.Context, b *bench) ([]Row, error) {
+	s, err := store.Open(ctx, filepath.Join(b.dir, "store"), store.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -32,13 +29,13 @@ func measurePayloadIn(ctx context.Context, dir string) ([]Row, error) {
 		bytes int64
 		block func(seed uint64) []byte
 	}{
-		{"incompressible", 0.60, quickPayloadBytes, noise},
-		{"agent text", 0.20, quickPayloadBytes / 2, agentText},
+		{"incompressible", 0.60, b.payloadBytes, noise},
+		{"agent text", 0.20, b.payloadBytes / 2, agentText},
 	} {
 		var pairs []pair
 		for round := range uint64(rounds) {
 			block := c.block(round)
-			floor, err := streamFloor(dir, block, c.bytes)
+			floor, err := streamFloor(b.dir, block, c.bytes)
 			if err != nil {
 				return nil, err
 			}
@@ -48,7 +45,7 @@ func measurePayloadIn(ctx context.Context, dir string) ([]Row, error) {
 			}
 			pairs = append(pairs, pair{mbPerSecond(c.bytes, time.Since(begin)), floor})
 		}
-		all = append(all, row(fmt.Sprintf("payload of %d MiB in, %s", c.bytes>>20, c.name), "MB/s", c.goal, false, pairs))
+		all = append(all, row(fmt.Sprintf("payload of %s in, %s", bytesText(c.bytes), c.name), "MB/s", c.goal, false, pairs))
 	}
 	return all, nil
 }
@@ -67,20 +64,21 @@ func noise(seed uint64) []byte {
 // agentText is a block like the logs of agents: JSON lines with words, paths,
 // numbers and escapes, which zstd shrinks to about a quarter.
 func agentText(seed uint64) []byte {
-	words := []string{
-		"function", "return", "error", "if err != nil", "the", "file", "tests", "pass", "read", "write",
-		"src/main.go", "internal/server/handler.go", "TODO", "expected", "got", "assistant", "user", "tool",
-	}
 	r := rand.New(rand.NewPCG(seed, 1))
 	var b bytes.Buffer
 	for line := 0; b.Len() < blockBytes; line++ {
 		fmt.Fprintf(&b, `{"type":"tool_result","time":"2026-01-02T03:04:%02dZ","id":"%016x","text":"`, line%60, r.Uint64())
 		for range 40 + r.IntN(120) {
-			fmt.Fprintf(&b, "%s %d\\n", words[r.IntN(len(words))], r.IntN(100_000))
+			fmt.Fprintf(&b, "%s %d\\n", agentWords[r.IntN(len(agentWords))], r.IntN(100_000))
 		}
 		b.WriteString("\"}\n")
 	}
 	return b.Bytes()[:blockBytes]
+}
+
+var agentWords = []string{
+	"function", "return", "error", "if err != nil", "the", "file", "tests", "pass", "read", "write",
+	"src/main.go", "internal/server/handler.go", "TODO", "expected", "got", "assistant", "user", "tool",
 }
 
 // repeated reads n bytes: block again and again, a few bytes of each 4 KiB

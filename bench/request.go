@@ -18,13 +18,13 @@ const requestWorkers = 64
 
 // measureRequests compares appending one row per request, over 64
 // connections, with the same requests to a handler that does nothing.
-func measureRequests(ctx context.Context, dir string) (_ []Row, err error) {
-	d, err := serve(ctx, dir, "")
+func measureRequests(ctx context.Context, b *bench) (_ []Row, err error) {
+	d, err := serveHere(ctx, b.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	floorSocket, stopFloor, err := floorServer(dir)
+	floorSocket, stopFloor, err := floorServer(b.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -39,16 +39,16 @@ func measureRequests(ctx context.Context, dir string) (_ []Row, err error) {
 	defer real.CloseIdleConnections()
 	defer floor.CloseIdleConnections()
 
-	if _, err := real.rate(ctx, warmTime); err != nil {
+	if _, err := real.rate(ctx, b.roundTime); err != nil {
 		return nil, err
 	}
 	var pairs []pair
 	for range rounds {
-		f, err := floor.rate(ctx, 2*roundTime)
+		f, err := floor.rate(ctx, 2*b.roundTime)
 		if err != nil {
 			return nil, err
 		}
-		v, err := real.rate(ctx, 2*roundTime)
+		v, err := real.rate(ctx, 2*b.roundTime)
 		if err != nil {
 			return nil, err
 		}
@@ -65,21 +65,19 @@ type requester struct {
 // rate tells how many requests a second are answered.
 func (r requester) rate(ctx context.Context, during time.Duration) (float64, error) {
 	var (
-		n     atomic.Int64
-		mu    sync.Mutex
-		first error
-		wg    sync.WaitGroup
+		n      atomic.Int64
+		mu     sync.Mutex
+		failed error
+		wg     sync.WaitGroup
 	)
 	begin := time.Now()
 	for range requestWorkers {
 		wg.Go(func() {
-			for time.Since(begin) < during {
+			for first := true; first || time.Since(begin) < during; first = false {
 				if err := r.one(ctx); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
-					if first == nil {
-						first = err
-					}
+					failed = errors.Join(failed, err)
 					return
 				}
 				n.Add(1)
@@ -87,7 +85,7 @@ func (r requester) rate(ctx context.Context, during time.Duration) (float64, err
 		})
 	}
 	wg.Wait()
-	return float64(n.Load()) / time.Since(begin).Seconds(), first
+	return float64(n.Load()) / time.Since(begin).Seconds(), failed
 }
 
 var oneRow = benchRow(1)

@@ -19,9 +19,11 @@ type served struct {
 	stop   func() error
 }
 
-// serve opens a daemon in dir and serves it; mount is "" for none.
-func serve(ctx context.Context, dir, mount string) (*served, error) {
-	d, err := daemon.Open(ctx, daemon.Config{Store: filepath.Join(dir, "store"), Mount: mount})
+// serveHere opens a daemon on a new store in dir and serves it, without a
+// mount. It is of this process because the handler that it is compared with
+// is, too.
+func serveHere(ctx context.Context, dir string) (*served, error) {
+	d, err := daemon.Open(ctx, daemon.Config{Store: filepath.Join(dir, "store")})
 	if err != nil {
 		return nil, err
 	}

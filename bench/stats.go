@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"text/tabwriter"
@@ -26,10 +27,20 @@ func row(name, unit string, goal float64, atMost bool, pairs []pair) Row {
 		Low: slices.Min(ratios), High: slices.Max(ratios),
 	}
 	r.Met = r.Ratio >= goal
-	if atMost {
+	if atMost && goal > 0 {
 		r.Met = r.Ratio <= goal
 	}
 	return r
+}
+
+// bytesText is a number of bytes in the largest unit that divides it.
+func bytesText(n int64) string {
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if of := int64(1) << (30 - 10*i); n >= of && n%of == 0 {
+			return fmt.Sprintf("%d %s", n/of, unit)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
 }
 
 func median(v []float64) float64 {
@@ -41,9 +52,17 @@ func median(v []float64) float64 {
 }
 
 // p50 is the median of latencies, in microseconds.
-func p50(d []time.Duration) float64 {
+func p50(d []time.Duration) float64 { return quantile(d, 0.50) }
+
+// p99 is the latency that one in a hundred exceeds, in microseconds.
+func p99(d []time.Duration) float64 { return quantile(d, 0.99) }
+
+// quantile is the smallest latency that at least the share q of them does not
+// exceed, in microseconds.
+func quantile(d []time.Duration, q float64) float64 {
 	d = slices.Sorted(slices.Values(d))
-	return float64(d[len(d)/2]) / float64(time.Microsecond)
+	at := int(math.Ceil(q*float64(len(d)))) - 1
+	return float64(d[max(0, at)]) / float64(time.Microsecond)
 }
 
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }

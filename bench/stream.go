@@ -11,13 +11,10 @@ import (
 	"durafs/control"
 )
 
-// streamBytes is what all connections of a round send together.
-const streamBytes = 48 << 20
-
 // measureStream compares streaming rows over the socket with writing the same
 // bytes to a file and syncing it once.
-func measureStream(ctx context.Context, dir string) (_ []Row, err error) {
-	d, err := serve(ctx, dir, "")
+func measureStream(ctx context.Context, b *bench) (_ []Row, err error) {
+	d, err := serveHere(ctx, b.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -25,13 +22,13 @@ func measureStream(ctx context.Context, dir string) (_ []Row, err error) {
 
 	var all []Row
 	for _, connections := range []int{1, 16} {
-		block := rowsOf(streamBytes / connections)
+		block := rowsOf(int(b.streamBytes) / connections)
 		if _, err := d.stream(ctx, connections, block); err != nil { // warm
 			return nil, err
 		}
 		var pairs []pair
 		for range rounds {
-			floor, err := streamFloor(dir, block[:1<<20], streamBytes)
+			floor, err := streamFloor(b.dir, block[:min(1<<20, len(block))], b.streamBytes)
 			if err != nil {
 				return nil, err
 			}
