@@ -40,6 +40,11 @@ type Problem struct {
 	Phase    string `json:"phase,omitempty"`
 	Epoch    uint64 `json:"epoch,omitempty"`
 	Holder   string `json:"holder,omitempty"`
+	// Call is the tool call that is meant, State whether it is open or settled,
+	// and Committed what stands of it.
+	Call      uint64     `json:"call,omitempty"`
+	State     string     `json:"state,omitempty"`
+	Committed *Committed `json:"committed,omitempty"`
 	// Scope of a quota: "run", "store", or "" for the disk.
 	Scope      string `json:"scope,omitempty"`
 	Mount      string `json:"mount,omitempty"`

@@ -14,8 +14,9 @@ type entryPlace struct {
 	entry uint32
 }
 
-// walkPlaces is walkEntries that tells where each entry stands, up to the batch
-// with the row upto (0: all there are).
+// walkPlaces is walkEntries that tells where each entry stands, up to the row
+// upto (0: all there are). An entry belongs to the row that follows it in its
+// batch.
 func (s *Store) walkPlaces(num uint32, upto uint64, fn func(p entryPlace, b *batch, e entry) error) error {
 	s.mu.RLock()
 	c, i := s.index.at(num)
@@ -25,10 +26,12 @@ func (s *Store) walkPlaces(num uint32, upto uint64, fn func(p entryPlace, b *bat
 	if err != nil {
 		return err
 	}
-	if upto == 0 || upto > uint64(span.last) {
-		upto = uint64(span.last)
-	}
 	w := &entryWalk{store: s, num: num, fn: fn}
+	if upto == 0 || upto >= uint64(span.last) {
+		upto = uint64(span.last)
+	} else {
+		w.upto = uint32(upto)
+	}
 	for i, e := range span.extents {
 		last := uint32(upto)
 		if i+1 < len(span.extents) {
@@ -46,6 +49,7 @@ type entryWalk struct {
 	store *Store
 	num   uint32
 	fn    func(p entryPlace, b *batch, e entry) error
+	upto  uint32 // the last row, 0 for all
 	buf   [8 << 10]byte
 }
 
@@ -78,6 +82,9 @@ func (w *entryWalk) frame(f wal.Frame, pos wal.Position, seq uint32) (uint32, er
 	for i, e := range b.entries {
 		if e.run != w.num {
 			continue
+		}
+		if w.upto > 0 && seq > w.upto {
+			break
 		}
 		if err := w.fn(entryPlace{pos, uint32(i)}, b, e); err != nil {
 			return 0, err

@@ -38,6 +38,9 @@ type Options struct {
 	// BeatWait is how long a heartbeat may wait for other writes to share a
 	// barrier with; 0 is a second.
 	BeatWait time.Duration
+	// ProjectionTimeout is how long an outcome waits for its projection; 0 is
+	// runs.ProjectionTimeout.
+	ProjectionTimeout time.Duration
 }
 
 // Store is an open store. Its methods may be called concurrently.

@@ -71,7 +71,7 @@ then $XDG_RUNTIME_DIR/durafs/control.sock.
 	for _, c := range []*cobra.Command{
 		newServeCommand(a), newStatusCommand(a), newVerifyCommand(a), newBenchCommand(a), newVersionCommand(a),
 		newExecCommand(a), newRunCommand(a), newImportCommand(a),
-		newLsCommand(a), newShowCommand(a), newLogsCommand(a),
+		newLsCommand(a), newShowCommand(a), newLogsCommand(a), newHistoryCommand(a),
 	} {
 		root.AddCommand(c)
 	}

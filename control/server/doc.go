@@ -36,6 +36,9 @@ type Domain interface {
 	AppendStart(ctx context.Context, c runs.Caller, id string, rows []runs.Row, keyField string, ch *runs.Chain) (func(context.Context) (runs.Appended, error), error)
 	EndChain(ch *runs.Chain)
 	Put(ctx context.Context, c runs.Caller, id, name string, source runs.Source, contentType string, r io.Reader) (runs.PayloadInfo, bool, error)
+	Claim(ctx context.Context, c runs.Caller, id string, r runs.ClaimRequest) (runs.Claimed, error)
+	Again(ctx context.Context, c runs.Caller, id string, r runs.AgainRequest) (runs.Claimed, error)
+	Outcome(ctx context.Context, c runs.Caller, id string, r runs.OutcomeRequest) (runs.Committed, error)
 	Settle(ctx context.Context, c runs.Caller, id string, r runs.SettleRequest) (runs.Settled, error)
 	Attach(ctx context.Context, c runs.Caller, id string, r runs.AttachRequest) (runs.Started, error)
 	Get(c runs.Caller, id string) (*runs.Record, string, error)
@@ -44,6 +47,7 @@ type Domain interface {
 	Info(ref runs.Ref) (runs.Run, bool)
 	ReadLogAt(ref runs.Ref, p []byte, off int64) (int, error)
 	LogOffset(ref runs.Ref, seq uint64) (int64, error)
+	History(ctx context.Context, ref runs.Ref, r runs.HistoryRequest, w io.Writer) error
 	PayloadInfo(ref runs.Ref, name string) (runs.PayloadInfo, error)
 	OpenPayload(ref runs.Ref, name string) (runs.PayloadReader, error)
 	Changed(ref runs.Ref) <-chan struct{}

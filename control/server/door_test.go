@@ -40,11 +40,16 @@ func TestPrincipals(t *testing.T) {
 		"PUT /v1/runs/{id}/payloads/{name}": needWriter,
 		"GET /v1/runs/{id}/payloads/{name}": needAny,
 		"POST /v1/runs/{id}/settle":         needWriter,
-		"POST /v1/runs/{id}/attach":         needWriter,
-		"GET /v1/status":                    needOwner,
-		"GET /v1/openapi.json":              needAny,
-		"GET /healthz":                      needAny,
-		"GET /metrics":                      needOwner,
+
+		"POST /v1/runs/{id}/tools":                needWriter,
+		"POST /v1/runs/{id}/tools/{call}/outcome": needWriter,
+		"POST /v1/runs/{id}/tools/{call}/again":   needWriter,
+		"GET /v1/runs/{id}/history":               needAny,
+		"POST /v1/runs/{id}/attach":               needWriter,
+		"GET /v1/status":                          needOwner,
+		"GET /v1/openapi.json":                    needAny,
+		"GET /healthz":                            needAny,
+		"GET /metrics":                            needOwner,
 	}
 	for _, rt := range routes {
 		name := rt.method + " " + rt.pattern
@@ -53,7 +58,7 @@ func TestPrincipals(t *testing.T) {
 			t.Errorf("%s is not in this list: who may take it?", name)
 			continue
 		}
-		path := strings.NewReplacer("{id}", id, "{name}", "none").Replace(rt.pattern)
+		path := strings.NewReplacer("{id}", id, "{name}", "none", "{call}", "1").Replace(rt.pattern)
 		for i, socket := range []string{"control.sock", "agent.sock", "control.sock", "agent.sock"} {
 			var header []string
 			if i >= 2 {

@@ -277,6 +277,28 @@ func (f *fake) Look(c runs.Caller, id string) (runs.Ref, error) {
 	return r.ref, nil
 }
 
+func (f *fake) Claim(ctx context.Context, c runs.Caller, id string, r runs.ClaimRequest) (runs.Claimed, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.find(c, id, true)
+	return runs.Claimed{Call: 1, Attempt: 1}, err
+}
+
+func (f *fake) Again(ctx context.Context, c runs.Caller, id string, r runs.AgainRequest) (runs.Claimed, error) {
+	return f.Claim(ctx, c, id, runs.ClaimRequest{})
+}
+
+func (f *fake) Outcome(ctx context.Context, c runs.Caller, id string, r runs.OutcomeRequest) (runs.Committed, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.find(c, id, true)
+	return runs.Committed{Call: r.Call, Outcome: r.Outcome}, err
+}
+
+func (f *fake) History(ctx context.Context, ref runs.Ref, r runs.HistoryRequest, w io.Writer) error {
+	return nil
+}
+
 func (f *fake) at(ref runs.Ref) *fakeRun { return f.refs[ref-1] }
 
 func (f *fake) Info(ref runs.Ref) (runs.Run, bool) {

@@ -110,7 +110,7 @@ func TestDescriptionIsTrue(t *testing.T) {
 			sent++
 			t.Run(op.ID+" "+example, func(t *testing.T) {
 				e := exampleRun(t, d, path)
-				target := strings.NewReplacer("{id}", e.id, "{name}", payload).Replace(path)
+				target := strings.NewReplacer("{id}", e.id, "{name}", payload, "{call}", "1").Replace(path)
 				if query != "" {
 					target += "?" + query
 				}
@@ -155,8 +155,8 @@ func TestDescriptionIsTrue(t *testing.T) {
 
 type example struct{ id, token string }
 
-// exampleRun is a run with a row and a payload; for attach, one of a former
-// boot.
+// exampleRun is a run with a row and a payload; with an open call where the path
+// is about calls; for attach, one of a former boot.
 func exampleRun(t *testing.T, d *realDaemon, path string) (e example) {
 	t.Helper()
 	if !strings.Contains(path, "{id}") {
@@ -169,6 +169,11 @@ func exampleRun(t *testing.T, d *realDaemon, path string) (e example) {
 	}
 	if _, err := w.Put(t.Context(), e.id, "existing", "text/plain", strings.NewReader("bytes")); err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(path, "{call}") || strings.HasSuffix(path, "/history") {
+		if _, err := w.Claim(t.Context(), e.id, control.ClaimRequest{CallID: "c", Name: "t", Safety: "read-only"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if strings.HasSuffix(path, "/attach") {
 		d.restart()
