@@ -33,7 +33,7 @@ func (s *Store) append(ctx context.Context, b *block) error {
 	}
 	for i := range b.chunk {
 		if e := &b.chunk[i]; e.at.p == nil && e.hdr.Kind == kindChunk {
-			if at, ok := s.recent(e.hdr.ID); ok {
+			if at, ok := s.since(e.seen, e.hdr.ID); ok {
 				s.stats.hits.Add(1)
 				e.at = at
 			}
@@ -128,21 +128,17 @@ func (s *Store) appended(p *pack, fresh []*encoded, n int64) {
 		p.entries = append(p.entries, entry{ID: e.hdr.ID, Offset: e.at.hint.Offset, End: e.at.hint.End})
 	}
 	p.written += n
-	end, late := p.written, p.written-p.durable
+	end := p.written
 	p.mu.Unlock()
 	for _, e := range fresh {
-		if e.hdr.Kind == kindChunk {
-			s.table.add(e.hdr.ID, p.seq, int64(e.at.hint.Offset))
-		}
+		s.table.add(slotOf(e.hdr.ID, p.seq, int64(e.at.hint.Offset)))
 	}
+	s.tail.Store(slotOf(ID{}, p.seq, end).place)
 	s.stats.records.Add(int64(len(fresh)))
 	s.stats.stored.Add(n)
 	if n := end - s.app.behind; n >= writeBehindBytes && s.writeBack(p, n) {
 		s.app.behind = end
 		s.hashLater(p)
-	}
-	if late >= flushBytes {
-		s.flushSoon(p)
 	}
 	if end >= s.opts.PackBytesMax/makeShare {
 		s.makeNext()
@@ -207,34 +203,46 @@ func (s *Store) retire() {
 	}
 }
 
-// recent tells where this process stored the chunk id, by its record's header
-// alone: it was decoded and compared before it was written.
-func (s *Store) recent(id ID) (at place, ok bool) {
+// since tells where the chunk id was stored behind seen, by its record's header
+// alone: it was decoded and compared before it was written. What lies before was
+// read and compared when the chunk was encoded: it was no hit, or is damaged.
+func (s *Store) since(seen uint64, id ID) (at place, ok bool) {
 	s.table.find(id, func(seq uint32, off int64) bool {
-		at, ok = s.headerAt(seq, off, id)
+		if slotOf(id, seq, off).place < seen {
+			return false
+		}
+		r, found := s.recordAt(seq, off, id)
+		at, ok = r.place, found && r.kind == kindChunk
 		return ok
 	})
 	return at, ok
 }
 
-// headerAt checks that a chunk's record of id starts at off in pack seq.
-func (s *Store) headerAt(seq uint32, off int64, id ID) (place, bool) {
+// recordPlace is a place and what is there.
+type recordPlace struct {
+	place
+	kind kind
+}
+
+// recordAt checks by its header that a record of id starts at off in pack seq.
+func (s *Store) recordAt(seq uint32, off int64, id ID) (recordPlace, bool) {
 	p := s.pack(seq)
 	if p == nil {
-		return place{}, false
+		return recordPlace{}, false
 	}
 	h, err := s.files.acquire(p)
 	if err != nil {
-		return place{}, false
+		return recordPlace{}, false
 	}
 	defer s.files.release(h)
 	var b [recordHeaderBytes]byte
 	if _, err := h.f.ReadAt(b[:], off); err != nil {
-		return place{}, false
+		return recordPlace{}, false
 	}
 	hdr, err := parseRecordHeader(b[:], p.nonce, off)
-	if err != nil || hdr.ID != id || hdr.Kind != kindChunk || !p.holds(off+hdr.bytes()) {
-		return place{}, false
+	if err != nil || hdr.ID != id || !p.holds(off+hdr.bytes()) {
+		return recordPlace{}, false
 	}
-	return place{p, Hint{Pack: seq, Offset: uint32(off), End: uint32(off + hdr.bytes())}}, true
+	at := place{p, Hint{Pack: seq, Offset: uint32(off), End: uint32(off + hdr.bytes())}}
+	return recordPlace{at, hdr.Kind}, true
 }

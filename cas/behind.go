@@ -2,14 +2,6 @@ package cas
 
 import "context"
 
-const (
-	// flushBytes that are not durable yet are made so ahead of need: who then
-	// asks for a barrier, here or in the log beside, waits for little.
-	flushBytes = 2 << 20
-	// lateBytesMax is how far a put may run ahead of that.
-	lateBytesMax = 16 << 20
-)
-
 // behind are the two goroutines that do early what a barrier would have to do:
 // one starts writing back what was appended, which waits while the disk's queue
 // is full; one makes it durable. Nothing depends on either: they only leave
@@ -73,9 +65,4 @@ func (s *Store) flushSoon(p *pack) {
 	case s.behind.flush <- p:
 	default:
 	}
-}
-
-// pace waits while a put is far ahead of what is durable.
-func (s *Store) pace(ctx context.Context, p *pack) error {
-	return s.flush(ctx, p, p.end()-lateBytesMax)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,5 +162,67 @@ func BenchmarkPutSmall(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkCommitsBesideAPut is what a log beside has of a large payload that
+// comes in: the latency of writing 1 KiB to blocks that exist, and syncing it.
+func BenchmarkCommitsBesideAPut(b *testing.B) {
+	for name, block := range map[string][]byte{"noise": noise(1, 8<<20), "text": text(2, 8<<20)} {
+		b.Run(name, func(b *testing.B) {
+			var count atomic.Uint64
+			o := options(b, &fakeLedger{}, b.TempDir())
+			o.Others = count.Load
+			s := open(b, o)
+			f, err := vfs.OS.Create(filepath.Join(b.TempDir(), "log"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer f.Close()
+			if _, err := f.WriteAt(make([]byte, 8<<20), 0); err != nil {
+				b.Fatal(err)
+			}
+			var alone, beside []time.Duration
+			for seed := 0; b.Loop(); seed++ {
+				alone = append(alone, commits(b, f, &count, time.After(500*time.Millisecond))...)
+				done := make(chan time.Time)
+				go func() {
+					defer close(done)
+					copy(block, fmt.Sprint(seed))
+					if _, err := s.Put(b.Context(), &stream{block: block, n: benchBytes}); err != nil {
+						b.Error(err)
+					}
+				}()
+				beside = append(beside, commits(b, f, &count, done)...)
+			}
+			slices.Sort(alone)
+			slices.Sort(beside)
+			for _, q := range []int{50, 99} {
+				a, w := alone[len(alone)*q/100], beside[len(beside)*q/100]
+				b.ReportMetric(a.Seconds()*1e6, fmt.Sprintf("p%d-alone-µs", q))
+				b.ReportMetric(w.Seconds()/a.Seconds(), fmt.Sprintf("p%d-ratio", q))
+			}
+		})
+	}
+}
+
+// commits commits until done, and tells how long each took.
+func commits(b *testing.B, f vfs.File, count *atomic.Uint64, done <-chan time.Time) (took []time.Duration) {
+	buf := make([]byte, 1024)
+	for off := int64(0); ; off = (off + 1024) % (8 << 20) {
+		select {
+		case <-done:
+			return took
+		default:
+		}
+		start := time.Now()
+		if _, err := f.WriteAt(buf, off); err != nil {
+			b.Fatal(err)
+		}
+		if err := f.Datasync(); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(start))
+		count.Add(1)
 	}
 }

@@ -31,6 +31,8 @@ type block struct {
 type encoded struct {
 	hdr recordHeader // with the raw length from the time it was read
 	at  place        // where it is stored, as soon as that is known
+
+	seen uint64 // up to where the store was searched for it, as a slot's place
 }
 
 // newBlock has room for n chunks.

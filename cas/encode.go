@@ -6,6 +6,7 @@ import "bytes"
 func (s *Store) encodeChunk(b *block, i int, w *workspace) {
 	e, raw := &b.chunk[i], b.raw(i)
 	e.hdr.ID = Sum(raw)
+	e.seen = s.tail.Load()
 	if at, ok := s.duplicate(e.hdr.ID, raw, w); ok {
 		s.stats.hits.Add(1)
 		e.at = at
@@ -19,12 +20,12 @@ func (s *Store) encodeChunk(b *block, i int, w *workspace) {
 
 // duplicate tells where raw is stored, after reading it back: a record that
 // does not give these bytes any more is no hit, and raw is stored again, so
-// that a put heals what it finds damaged.
+// that a put heals what it finds damaged. The record may not be durable yet;
+// the put waits for that as for its own.
 func (s *Store) duplicate(id ID, raw []byte, w *workspace) (at place, ok bool) {
-	s.table.find(id, func(seq uint32, off int64) bool {
-		if at, ok = s.headerAt(seq, off, id); ok {
-			ok = s.sameAt(at.hint, id, raw, w)
-		}
+	s.find(id, func(seq uint32, off int64) bool {
+		r, found := s.recordAt(seq, off, id)
+		at, ok = r.place, found && r.kind == kindChunk && s.sameAt(r.hint, id, raw, w)
 		return ok
 	})
 	return at, ok

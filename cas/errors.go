@@ -3,7 +3,6 @@ package cas
 import (
 	"errors"
 	"fmt"
-	"syscall"
 
 	"durafs/internal/vfs"
 )
@@ -60,7 +59,7 @@ func (e *DamageError) Unwrap() error { return e.Err }
 // noSpace makes a *NoSpaceError of an error that means a full disk or quota,
 // and leaves others as they are.
 func noSpace(fsys vfs.FS, dir string, err error) error {
-	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+	if !isNoSpace(err) {
 		return err
 	}
 	var already *NoSpaceError

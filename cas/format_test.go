@@ -217,7 +217,7 @@ func TestTable(t *testing.T) {
 		}
 		id[20] = byte(i)
 		off := int64(i+512) * recordAlign
-		tab.add(id, 7, off)
+		tab.add(slotOf(id, 7, off))
 		want[id] = append(want[id], off)
 		order = append(order, id)
 	}
@@ -237,7 +237,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	for i := range 2000 { // forgets the oldest, and grows no further
-		tab.add(ID{byte(i), byte(i >> 8), 9}, 8, 8)
+		tab.add(slotOf(ID{byte(i), byte(i >> 8), 9}, 8, 8))
 	}
 	if n := len(tab.young.slots) + len(tab.old.slots); n > 2*1024 {
 		t.Errorf("%d slots for 500 chunks a half", n)

@@ -24,13 +24,26 @@ func (f found) damage(id ID, reason string, err error) error {
 }
 
 // visit reads the record of id and hands it to use, which verifies it. It
-// begins where hint says. If that does not give the id, or use refuses it, all
-// packs are asked, since the hint may be stale and there may be a sound copy.
-// The error is that of the hint.
+// begins where hint says. If that does not give the id, or use refuses it, table
+// and indexes are asked, since the hint may be stale and there may be a sound
+// copy, and at last the footers of all packs. The error is that of the hint.
 func (s *Store) visit(id ID, hint Hint, buf []byte, use func(found) error) error {
 	var first error
 	if hint != (Hint{}) {
 		if first = s.visitAt(id, hint, buf, use); first == nil {
+			return nil
+		}
+	}
+	if s.table != nil { // Verify has none
+		done := false
+		s.find(id, func(seq uint32, off int64) bool {
+			if at, ok := s.recordAt(seq, off, id); ok && at.hint != hint {
+				err := s.visitAt(id, at.hint, buf, use)
+				done, first = err == nil, cmpOr(first, err)
+			}
+			return done
+		})
+		if done {
 			return nil
 		}
 	}

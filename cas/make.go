@@ -99,7 +99,7 @@ func (s *Store) createPack(seq uint32) made {
 		return fail(fmt.Errorf("cas: list a new pack: %w", err))
 	}
 	p.written, p.durable = packHeaderBytes, packHeaderBytes
-	p.write.hash = new(b3.Hasher)
+	p.write.hash, p.write.known = new(b3.Hasher), true
 	h, err := s.files.use(seq, &handle{p: p, f: f})
 	return made{p, h, err}
 }

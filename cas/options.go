@@ -17,7 +17,7 @@ const (
 	spareBlocksMax   = 64      // blocks in the encoders beyond one per put
 	putBlocksMax     = 6       // blocks of one put in the encoders
 	sealQueueMax     = 2       // packs that wait to be sealed
-	writeBehindBytes = 1 << 20
+	writeBehindBytes = 512 << 10
 	hashReadBytes    = 256 << 10
 )
 
@@ -60,9 +60,18 @@ type Options struct {
 	// where its list does not tell it any more.
 	SeqAfter uint32
 
+	// Others, if not nil, is a number from 1 that moves whenever someone else
+	// commits on the same disk: while it does, large payloads come in slowly.
+	Others func() uint64
+
+	// BallastBytes are set aside in Dir for what must be done on a full disk;
+	// 0: none.
+	BallastBytes int64
+
 	// Tests make trees of several levels out of few bytes.
 	chunkBytes   int
 	nodeChildren int
+	indexRecords int
 	encode       encodeFunc
 }
 
@@ -81,6 +90,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.chunkBytes == 0 {
 		o.chunkBytes = ChunkBytes
+	}
+	if o.indexRecords == 0 {
+		o.indexRecords = indexRecords
 	}
 	if o.nodeChildren == 0 {
 		o.nodeChildren = nodeChildrenMax

@@ -15,7 +15,8 @@ type pack struct {
 	seq   uint32
 	nonce uint64
 
-	// The sealer owns write, Open before there is one.
+	// The sealer owns write, Open before there is one; after the pack is sealed
+	// the indexer.
 	write struct {
 		hash      *b3.Hasher // of the file up to hashed
 		hashed    int64
@@ -23,6 +24,7 @@ type pack struct {
 		bytes     int64
 		b3        ID
 		recovered bool // it is of an earlier process: see recover.go
+		known     bool // its records are in the table
 	}
 
 	// mu guards the rest.
@@ -48,6 +50,12 @@ func (p *pack) path() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.name
+}
+
+func (p *pack) listed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sealed
 }
 
 func activeName(dir string, seq uint32) string {

@@ -21,6 +21,8 @@ type put struct {
 	last  place // of the latest chunk
 	apart bool  // never inline
 
+	others uint64 // what Options.Others told after the block before
+
 	held  *block   // the first, until it is in queue
 	queue []*block // in the encoders, the oldest in front
 
@@ -249,7 +251,7 @@ func (p *put) store(b *block) error {
 			return err
 		}
 	}
-	return p.s.pace(p.ctx, p.last.p)
+	return p.pace()
 }
 
 // need notes that the payload is complete only when at is durable.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"durafs/internal/ballast"
 )
 
 // damageMax bounds what Recovery lists.
@@ -37,26 +39,31 @@ func (r *Recovery) damaged(p *pack, off int64, id ID, reason string, err error) 
 // packs that are to be ended are synced and read from the disk. What the log
 // refers to was behind a barrier; if it is not there, or wrong, that is
 // damage, which is named and does not keep the store from opening.
-func (s *Store) recover(ctx context.Context) (Recovery, error) {
-	var rec Recovery
+func (s *Store) recover(ctx context.Context) (rec Recovery, indexes []string, err error) {
 	if err := s.dirHandle.Sync(); err != nil {
 		_ = s.poison("sync the directory of packs", err)
 	}
 	known := s.knownPacks()
 	names, err := s.fs.ReadDir(s.dir)
 	if err != nil {
-		return rec, fmt.Errorf("cas: %w", err)
+		return rec, nil, fmt.Errorf("cas: %w", err)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		if isIndex(name) {
+			indexes = append(indexes, name)
+		}
+		return isIndex(name) || name == ballast.Name
+	})
 	open := s.findFiles(known, names, &rec)
 	if s.Healthy() != nil {
-		return rec, nil // readable, and nothing is changed
+		return rec, nil, nil // readable, and nothing is changed
 	}
 	ends, err := s.scanOpen(ctx, open, &rec)
 	if err != nil {
-		return rec, err
+		return rec, nil, err
 	}
 	s.endOpen(ends, &rec)
-	return rec, nil
+	return rec, indexes, nil
 }
 
 // knownPacks is the ledger's list without those that are gone.

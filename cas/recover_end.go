@@ -48,7 +48,7 @@ func (s *Store) sealRecovered(p *pack) error {
 	if err := checkFooter(foot, p.written); err != nil {
 		return err
 	}
-	if err := s.cut(p, f, foot); err != nil {
+	if err := s.must(func() error { return s.cut(p, f, foot) }); err != nil {
 		return noSpace(s.fs, s.dir, err)
 	}
 	p.write.bytes = p.written + int64(len(foot))

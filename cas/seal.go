@@ -61,6 +61,7 @@ func (s *Store) startSealer() {
 
 func (s *Store) runSealer() {
 	defer close(s.sealer.done)
+	s.refill()
 	for {
 		select {
 		case f := <-s.sealer.ahead:
@@ -77,6 +78,7 @@ func (s *Store) runSealer() {
 				s.sealer.waiting = append(s.sealer.waiting, f)
 			}
 			s.sealWaiting()
+			s.refill()
 		}
 	}
 }
@@ -136,6 +138,9 @@ func (s *Store) sealWaiting() {
 		if err = s.sealPack(f); err == nil {
 			f.release(s.files)
 			s.sealer.waiting = s.sealer.waiting[1:]
+			if f.p.listed() {
+				s.indexer.wasSealed(f.p)
+			}
 		}
 	}
 	if err != nil {

@@ -81,7 +81,8 @@ func (s *Store) writeFooter(f full) error {
 	if err := checkFooter(foot, end); err != nil {
 		return err
 	}
-	if _, err := f.h.f.WriteAt(foot, end); err != nil {
+	write := func() error { _, err := f.h.f.WriteAt(foot, end); return err }
+	if err := s.must(write); err != nil {
 		p.fail(noSpace(s.fs, s.dir, fmt.Errorf("cas: write a footer: %w", err)))
 		return nil
 	}
@@ -100,7 +101,8 @@ func (s *Store) renameSealed(p *pack) error {
 	var err error
 	if p.name != name {
 		// An error may be a lie: what counts is where the file is.
-		if err = s.fs.Rename(p.name, name); err == nil || s.isAt(name, p.name) {
+		rename := func() error { return s.fs.Rename(p.name, name) }
+		if err = s.must(rename); err == nil || s.isAt(name, p.name) {
 			p.name, err = name, nil
 		}
 	}

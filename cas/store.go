@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
+	"durafs/internal/ballast"
 	"durafs/internal/vfs"
 )
 
@@ -22,6 +24,7 @@ type Store struct {
 	several   sync.Pool // of *block for blockChunks
 	spaces    sync.Pool // of *workspace
 	files     *fileCache
+	ballast   *ballast.Ballast
 	cache     *chunkCache
 	table     *table
 	workers   *workers
@@ -29,6 +32,8 @@ type Store struct {
 	behind    behind
 	making    sync.WaitGroup // the goroutine that makes a pack ahead
 	sealer    sealer
+	indexer   indexer
+	tail      atomic.Uint64 // end of the latest record in table, as a slot's place
 	stats     counters
 
 	// app.mu guards appender; held during a write, never during a flush.
@@ -70,15 +75,18 @@ func Open(ctx context.Context, opts Options) (*Store, Recovery, error) {
 		codec.close()
 		return nil, Recovery{}, fmt.Errorf("cas: %w", err)
 	}
-	rec, err := s.recover(ctx)
+	s.ballast = ballast.New(s.fs, s.dir, opts.BallastBytes)
+	rec, indexes, err := s.recover(ctx)
 	if err != nil {
 		s.files.close()
 		codec.close()
 		s.dirHandle.Close()
 		return nil, rec, err
 	}
+	s.tail.Store(uint64(s.app.lastSeq+1) << 32) // all that follows lies behind
 	s.workers = startWorkers()
 	s.startBehind()
+	s.startIndexer(indexes)
 	s.startSealer()
 	return s, rec, nil
 }
@@ -123,6 +131,7 @@ func (s *Store) Close() error {
 	s.making.Wait()
 	close(s.sealer.queue)
 	<-s.sealer.done
+	s.indexer.close()
 	s.workers.close()
 	s.files.close()
 	s.codec.close()

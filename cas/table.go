@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// table remembers where this process stored chunks, so that it need not store
-// them again: 16 bytes a slot, at most 80 % of them used, so 20 bytes a chunk.
+// table remembers where the records of recent packs are, so that a chunk need
+// not be stored again: 16 bytes a slot, at most 80 % of them used, so 20 bytes a record.
 // It holds eight bytes of an id, which make a hit likely and not certain: the
 // full id stands in the record.
 //
 // It has two halves. When the young one is full it becomes the old one, whose
-// content is forgotten.
+// content is forgotten; by then an index file has it (indexer.go).
 type table struct {
 	mu         sync.RWMutex
 	young, old half
@@ -28,6 +28,15 @@ type slot struct {
 	place uint64 // pack's number, offset / 8
 }
 
+func slotOf(id ID, seq uint32, off int64) slot {
+	return slot{markOf(id), uint64(seq)<<32 | uint64(off/recordAlign)}
+}
+
+// splitPlace is the inverse of what slotOf makes of a pack's number and offset.
+func splitPlace(place uint64) (seq uint32, off int64) {
+	return uint32(place >> 32), int64(uint32(place)) * recordAlign
+}
+
 func newTable(max int) *table { return &table{max: max} }
 
 func markOf(id ID) uint64 {
@@ -38,7 +47,7 @@ func markOf(id ID) uint64 {
 // until visit returns true.
 func (t *table) find(id ID, visit func(seq uint32, off int64) bool) {
 	for _, place := range t.places(id) {
-		if visit(uint32(place>>32), int64(uint32(place))*recordAlign) {
+		if visit(splitPlace(place)) {
 			return
 		}
 	}
@@ -50,13 +59,13 @@ func (t *table) places(id ID) []uint64 {
 	return t.old.places(id, t.young.places(id, nil))
 }
 
-func (t *table) add(id ID, seq uint32, off int64) {
+func (t *table) add(s slot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.young.used >= t.max {
 		t.old, t.young = t.young, half{}
 	}
-	t.young.add(slot{markOf(id), uint64(seq)<<32 | uint64(off/recordAlign)})
+	t.young.add(s)
 }
 
 func (h *half) places(id ID, to []uint64) []uint64 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"durafs/cas"
+	"durafs/internal/ballast"
 	"durafs/internal/clock"
 	"durafs/internal/dirlock"
 	"durafs/internal/vfs"
@@ -119,6 +120,7 @@ func (s *Store) openChunks(ctx context.Context, opt Options) error {
 	chunks, found, err := cas.Open(ctx, cas.Options{
 		FS: s.fs, Dir: filepath.Join(s.dir, casName), StoreID: s.config.Store,
 		Ledger: ledger{s.log}, Log: opt.Log, Used: s.runs.UsedPacks(), SeqAfter: s.log.HighWater().Pack,
+		Others: s.log.Durable, BallastBytes: s.chunkBallast(),
 	})
 	if err != nil {
 		return err
@@ -126,6 +128,14 @@ func (s *Store) openChunks(ctx context.Context, opt Options) error {
 	s.chunks = chunks
 	s.recovery.addChunks(found)
 	return nil
+}
+
+func (s *Store) chunkBallast() int64 {
+	u, err := s.fs.Usage(s.dir)
+	if err != nil {
+		return 0
+	}
+	return ballast.BytesOn(u.SizeBytes)
 }
 
 func onBarrier(fn func(Barrier)) func(time.Duration, int, int) {

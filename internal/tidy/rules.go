@@ -150,6 +150,7 @@ var callRules = []callRule{
 // Everywhere else code runs on its caller's goroutine.
 var goroutineFiles = map[string]string{
 	"cas/behind.go":                        "2, start writing packs back, and make them durable ahead of need; until Close",
+	"cas/indexer.go":                       "1, reads footers of sealed packs and makes indexes; until Close",
 	"cas/make.go":                          "at most 1, makes the next pack; until that is made",
 	"cas/seal.go":                          "1, seals full packs; until Close",
 	"cas/worker.go":                        "1 per core, hash and compress; until the put that uses them ends",
