@@ -34,7 +34,11 @@ func (k FrameKind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Key is what the checksums of frame headers in one file are keyed with.
+// Key is what the checksums of frame headers in one file are keyed with. Under
+// two keys that are not equal no header checks at the same offset: a CRC goes
+// on from the state that the key set, and equal bytes take different states to
+// different ends. So where a file's blocks are used again with another key,
+// what stands there from before is not taken for a frame.
 type Key struct{ crc uint32 }
 
 // NewKey is the key that goes with a file's salt.
@@ -109,7 +113,7 @@ func DecodeFrameHeader(b []byte, k Key, off int64) (FrameHeader, error) {
 		if allZero(b[:FrameHeaderBytes]) {
 			return FrameHeader{}, &InvalidError{off, ReasonZeros}
 		}
-		return FrameHeader{}, &InvalidError{off, "header checksum is wrong"}
+		return FrameHeader{}, &InvalidError{off, ReasonHeader}
 	}
 	if flags := le.Uint16(b[14:]); flags != 0 || h.Kind < Batch || h.Kind > Manifest || b[12] != FrameHeaderBytes {
 		return FrameHeader{}, fmt.Errorf("%w: frame at offset %d has kind %d, flags %#x, header length %d",
@@ -156,4 +160,29 @@ func AppendParts(dst []byte, h *FrameHeader, k Key, off int64, body, stamp []byt
 	dst = append(dst, body...)
 	dst = append(dst, stamp...)
 	return append(dst, zero[:int(h.Bytes())-(len(dst)-at)]...)
+}
+
+// AppendPad appends a pad frame to dst that reaches to the next boundary of
+// block bytes, if off is not on one: the frame that follows begins a block. h
+// tells LSN, Durable and Prev; the rest is set, and Prev becomes what the next
+// frame needs. A pad has at least the size of a header, so it may reach one
+// block further.
+func AppendPad(dst []byte, h *FrameHeader, k Key, off, block int64) []byte {
+	n := PadBytes(off, block)
+	if n == 0 {
+		return dst
+	}
+	h.Kind, h.Run, h.Count = Pad, 0, 0
+	dst = AppendFrame(dst, h, k, off, make([]byte, n-FrameHeaderBytes))
+	h.Prev = h.CRC
+	return dst
+}
+
+// PadBytes is the size of the frame that AppendPad appends.
+func PadBytes(off, block int64) int64 {
+	n := -off & (block - 1)
+	if n > 0 && n < FrameHeaderBytes {
+		n += block
+	}
+	return n
 }

@@ -26,7 +26,13 @@ type Header struct {
 	LaneEpoch  uint64
 	// Replaces lists the segments that this one was rewritten from.
 	Replaces []uint32
+	// Recycled says that the blocks held another file's frames before: where
+	// this one's frames end there may be anything instead of zeros.
+	Recycled bool
 }
+
+// flagRecycled is the one flag of a header that is known.
+const flagRecycled = 1
 
 var magic = [8]byte{'d', 'u', 'r', 'a', 'f', 's', '\r', '\n'}
 
@@ -41,6 +47,9 @@ func (h *Header) Marshal() []byte {
 	copy(b, magic[:])
 	le.PutUint32(b[8:], Version)
 	b[12] = byte(h.Kind)
+	if h.Recycled {
+		le.PutUint32(b[16:], flagRecycled)
+	}
 	le.PutUint32(b[20:], h.ID)
 	copy(b[24:40], h.StoreID[:])
 	le.PutUint64(b[40:], h.Salt)
@@ -74,7 +83,11 @@ func ParseHeader(b []byte) (Header, error) {
 	if v := le.Uint32(b[8:]); v > Version {
 		return Header{}, &FutureVersionError{Version: v}
 	}
-	if flags := le.Uint32(b[16:]); flags != 0 {
+	flags, known := le.Uint32(b[16:]), uint32(0)
+	if FileKind(b[12]) == LogFile {
+		known = flagRecycled
+	}
+	if flags&^known != 0 {
 		return Header{}, fmt.Errorf("%w: %#x in a file header", ErrUnknownFlag, flags)
 	}
 	h := Header{
@@ -85,6 +98,7 @@ func ParseHeader(b []byte) (Header, error) {
 		Generation: le.Uint32(b[48:]),
 		Lane:       le.Uint32(b[52:]),
 		LaneEpoch:  le.Uint64(b[56:]),
+		Recycled:   flags&flagRecycled != 0,
 	}
 	if h.Kind != LogFile && h.Kind != ManifestFile {
 		return Header{}, fmt.Errorf("%w: file of kind %d", ErrUnknownFlag, h.Kind)

@@ -8,7 +8,7 @@
 // boundary, each whole or absent. Every frame carries a checksum over its own
 // header, keyed with the file's random salt and the frame's own offset, and a
 // checksum over its payload. So a frame that was written to another place, or
-// by an earlier use of the same blocks, does not check; and a header that
+// by an earlier use of the same blocks, does not check (see Key); and a header that
 // checks has lengths that can be walked on, even when its payload is damaged.
 //
 // Every frame also says which LSN was known durable when it was written. Where
@@ -27,7 +27,7 @@
 //	 8  4  format version, 0
 //	12  1  kind of file: 1 log, 2 manifest
 //	13  3  zero
-//	16  4  flags, none known
+//	16  4  flags: 1 recycled (behind the frames lie those of another file)
 //	20  4  id of the segment
 //	24 16  store uuid
 //	40  8  salt
@@ -106,6 +106,8 @@ type InvalidError struct {
 const (
 	ReasonZeros  = "zeros where a frame should be"
 	ReasonNoRoom = "no room for a frame before the end"
+	// ReasonHeader is one in a recycled file, where something else stood.
+	ReasonHeader = "header checksum is wrong"
 )
 
 func (e *InvalidError) Error() string {

@@ -59,7 +59,7 @@ func failed(t *testing.T, fault vfs.Fault) bool {
 
 	var lives []*promises
 	ctx := t.Context()
-	s, err := Open(ctx, dir, Options{FS: faulty, BeatWait: time.Microsecond})
+	s, err := Open(ctx, dir, Options{FS: faulty, BeatWait: time.Microsecond, BallastBytes: 16 << 10})
 	if err == nil {
 		lives = append(lives, lifeOf(ctx, s, 1), lifeOf(ctx, s, 2))
 		s.Close(context.WithoutCancel(ctx)) // its error says what failed

@@ -158,7 +158,7 @@ func randomBytes(seed uint64, n int) []byte {
 
 func openFor(t *testing.T, fsys vfs.FS, dir string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), dir, Options{FS: fsys, BeatWait: time.Microsecond})
+	s, err := Open(t.Context(), dir, Options{FS: fsys, BeatWait: time.Microsecond, BallastBytes: 16 << 10})
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}

@@ -101,7 +101,7 @@ func (s *Store) openLog(ctx context.Context, opt Options) error {
 	log, found, err := wal.Open(ctx, wal.Options{
 		FS: s.fs, Dir: filepath.Join(s.dir, walName), StoreID: s.config.Store,
 		Clock: s.clock, Log: opt.Log, OnBarrier: onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
-		LazyMax: opt.BeatWait,
+		LazyMax: opt.BeatWait, PadBytes: opt.LogPadBytes, BallastBytes: opt.BallastBytes,
 	}, s.runs.Replay)
 	if err != nil {
 		return err

@@ -1,11 +1,14 @@
 package wal
 
 import (
+	"errors"
+
 	"durafs/segment"
 )
 
 // begin starts the new segment that this process writes, in the order that
-// Open tells.
+// Open tells. Where the disk is full it takes what is set aside, and then a
+// segment that an earlier process prepared and did not use.
 func (r *recovery) begin() error {
 	r.lastID = r.old.high.Segment
 	for _, name := range r.names {
@@ -14,52 +17,135 @@ func (r *recovery) begin() error {
 			r.lastID = max(r.lastID, id)
 		}
 	}
-	r.lastID++
-	e := segEntry{ID: r.lastID, Salt: newSalt(), State: segLive}
-	carried, end, prev, err := r.carry(&e)
+	err := r.beginIn(r.newSpare)
+	if isNoSpace(err) && r.space.ballast.Free() {
+		err = r.beginIn(r.newSpare)
+	}
+	for _, e := range r.unused() {
+		if !isNoSpace(err) {
+			break
+		}
+		err = r.beginIn(func() (*spare, error) { return r.useAgain(e) })
+	}
+	return err
+}
+
+// beginIn begins in the segment that get makes. First all is done that needs
+// space, and can be undone.
+func (r *recovery) beginIn(get func() (*spare, error)) error {
+	s, err := get()
 	if err != nil {
 		return err
 	}
-	f, err := r.makeSpare(e.ID, e.Size, nil)
+	carried, end, prev := r.carry(s.segEntry)
+	var fresh *staged
+	if err = r.activate(s, carried); err == nil {
+		fresh, err = r.man.stage(r.next(s.segEntry))
+	}
 	if err != nil {
+		r.abandon(s, err)
 		return err
 	}
-	if err = r.activate(f, e.ID, e.Salt, carried); err == nil {
-		err = r.man.rewrite(r.next(e))
+	if err := r.handOn(); err != nil {
+		r.man.discard(fresh.copies[:])
+		r.abandon(s, err)
+		return err
 	}
-	if err != nil {
-		r.abandon(f, e.ID, err)
+	if err := r.man.replaceWith(fresh); err != nil {
+		r.abandon(s, err)
 		return err
 	}
 	// The commit point. From here on the new list counts.
-	r.install(e, &active{newSegFile(e), f}, end, prev)
+	r.install(s.segEntry, &active{newSegFile(s.segEntry), s.f}, end, prev)
 	return r.removeUnlisted(r.man.state)
 }
 
+// newSpare is a new file, with room for what is carried on and a group.
+func (r *recovery) newSpare() (*spare, error) {
+	r.lastID++
+	return r.makeSpare(segEntry{ID: r.lastID, Salt: newSalt(), Size: r.bytesNeeded(), State: segLive}, nil)
+}
+
+func (r *recovery) bytesNeeded() int64 {
+	need := segment.HeaderBytes + r.opts.groupBytesMax()
+	for _, p := range r.scan.pending {
+		need += segment.FrameBytes(int64(len(p.Payload)))
+	}
+	if r.opts.PadBytes > 0 {
+		need += 2 * r.opts.PadBytes
+	}
+	first := r.opts.segmentBytes(0)
+	return (need + first - 1) / first * first
+}
+
+// unused are listed segments that were prepared by an earlier process and in
+// which no frame counts, large enough to begin in.
+func (r *recovery) unused() (list []segEntry) {
+	for _, e := range r.old.sortedSegments() {
+		if _, ended := r.scan.ends[e.ID]; e.State == segLive && !ended && !r.scan.headless[e.ID] && e.Size >= r.bytesNeeded() {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// useAgain makes the new segment of one that is unused, under its own name and
+// salt, which takes no space. What may stand in it was never acknowledged, and
+// may be in a page cache only: all blocks are written again, and synced, before
+// a frame is.
+func (r *recovery) useAgain(e segEntry) (*spare, error) {
+	f, err := r.fs.OpenWrite(r.path(segmentName(e.ID)))
+	if err != nil {
+		return nil, err
+	}
+	for off := int64(segment.HeaderBytes); off < e.Size; off += spareStepBytes {
+		step := zeros[:min(spareStepBytes, e.Size-off)]
+		if n, err := f.WriteAt(step, off); err != nil || n < len(step) {
+			f.Close()
+			return nil, errors.Join(err, shortWrite(n, len(step)))
+		}
+	}
+	if err := f.Datasync(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &spare{segEntry: e, f: f, listed: true}, nil
+}
+
 // carry lays out the batches that nothing vouches for as the first frames of
-// the new segment, chooses its size, and replays them with their new places.
-// What was read may be in a page cache only, and what an earlier process synced
-// may have failed: written and synced again it is certain.
-func (r *recovery) carry(e *segEntry) (b []byte, end int64, prev uint32, err error) {
+// the new segment. What was read may be in a page cache only, and what an
+// earlier process synced may have failed: written and synced again it is
+// certain.
+func (r *recovery) carry(e segEntry) (b []byte, end int64, prev uint32) {
 	key := segment.NewKey(e.Salt)
 	end = segment.HeaderBytes
-	for _, p := range r.scan.pending {
-		h := segment.FrameHeader{
-			Kind: segment.Batch, LSN: p.LSN, Durable: r.scan.pending[0].LSN - 1, Run: p.Run, Count: p.Count, Prev: prev,
+	h := segment.FrameHeader{}
+	for i := range r.scan.pending {
+		p := &r.scan.pending[i]
+		h = segment.FrameHeader{
+			Kind: segment.Batch, LSN: p.LSN, Durable: r.scan.pending[0].LSN - 1, Run: p.Run, Count: p.Count, Prev: h.CRC,
 		}
 		b = segment.AppendFrame(b, &h, key, end, p.Payload)
 		p.Pos = Position{e.ID, uint32(end)}
-		end, prev = end+h.Bytes(), h.CRC
+		end += h.Bytes()
+	}
+	if len(b) > 0 {
+		h.Prev = h.CRC
+		b = r.pad(b, &h, key, segment.HeaderBytes, e.Size)
+		return b, segment.HeaderBytes + int64(len(b)), h.Prev
+	}
+	return b, end, 0
+}
+
+// handOn replays the batches that are carried on, with their new places.
+func (r *recovery) handOn() error {
+	for _, p := range r.scan.pending {
 		if err := r.scan.hand(p); err != nil {
-			return nil, 0, 0, err
+			return err
 		}
 	}
 	r.rec.Carried = len(r.scan.pending)
-	e.Size = r.opts.segmentBytes(0)
-	for e.Size < end+r.opts.groupBytesMax() {
-		e.Size += r.opts.segmentBytes(0)
-	}
-	return b, end, prev, nil
+	return nil
 }
 
 // next is the state of the manifest with the new segment.
@@ -97,7 +183,7 @@ func (r *recovery) install(e segEntry, a *active, end int64, prev uint32) {
 	a.end.Store(end)
 	r.files.add(a.segFile)
 	r.writer.seg, r.writer.pos, r.writer.prev = a, end, prev
-	r.made = 1
+	r.made.Store(1)
 	r.Log.next = r.scan.last + 1
 	r.durable.Store(r.scan.last)
 }

@@ -3,6 +3,7 @@ package wal
 import (
 	"flag"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -30,6 +31,8 @@ func floorFS() vfs.FS {
 		return do(vfs.Whole)
 	})
 }
+
+var floorKeep = flag.Bool("keep", false, "let TestFloor keep what it wrote: segments are new files, not recycled ones")
 
 var floorDir = flag.String("floor", "", "compare appends with the barrier floor in this directory, on a real disk")
 
@@ -111,8 +114,19 @@ func TestFloor(t *testing.T) {
 	defer mustClose(t, l)
 	f := prewritten(t, filepath.Join(dir, "floor"), 64<<20)
 	defer f.Close()
-	warm := time.Now()
-	appendMany(l, 64, func(int) bool { return time.Since(warm) < 3*time.Second })
+	drop := func() {
+		if *floorKeep {
+			return
+		}
+		if _, err := l.Drop(math.MaxUint32); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 30 { // until segments have grown, and are recycled
+		warm := time.Now()
+		appendMany(l, 64, func(int) bool { return time.Since(warm) < 100*time.Millisecond })
+		drop()
+	}
 
 	const rounds, slot = 15, 150 * time.Millisecond
 	for _, writers := range []int{1, 16, 64, 256} {
@@ -120,6 +134,7 @@ func TestFloor(t *testing.T) {
 		s := l.Stats()
 		for range rounds {
 			a := floorFor(t, f, writers*1024, slot)
+			drop()
 			before := time.Now()
 			took := appendMany(l, writers, func(int) bool { return time.Since(before) < slot })
 			spent := time.Since(before)
@@ -130,9 +145,9 @@ func TestFloor(t *testing.T) {
 		slices.Sort(p50)
 		slices.Sort(rate)
 		after := l.Stats()
-		t.Logf("%3d writers: p50/floor %.2f (%.2f to %.2f)   entries/floor %.2f (%.2f to %.2f)   %.1f batches a group", writers,
+		t.Logf("%3d writers: p50/floor %.2f (%.2f to %.2f)   entries/floor %.2f (%.2f to %.2f)   %.1f batches a group, %d recycled", writers,
 			p50[rounds/2], p50[2], p50[rounds-3], rate[rounds/2], rate[2], rate[rounds-3],
-			float64(after.Batches-s.Batches)/float64(after.Barriers-s.Barriers))
+			float64(after.Batches-s.Batches)/float64(after.Barriers-s.Barriers), after.Recycled-s.Recycled)
 	}
 }
 

@@ -24,6 +24,7 @@ func (l *Log) Close(ctx context.Context) error {
 		return ErrClosed
 	}
 	l.closing = true
+	close(l.ending)
 	started := l.started
 	l.work.Broadcast()
 	l.mu.Unlock()
@@ -78,7 +79,7 @@ func (l *Log) finish() error {
 		l.toSeal = append(l.toSeal, w.seg.segFile)
 	}
 	edits = append(edits, raiseHigh{Segment: l.lastID, LSN: l.durable.Load()})
-	if err := l.man.commit(edits...); err != nil {
+	if err := l.man.insist(edits...); err != nil {
 		return err
 	}
 	if err := l.unlink(drop); err != nil {

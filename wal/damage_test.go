@@ -261,7 +261,7 @@ func TestHeaderBlockDamage(t *testing.T) {
 
 func TestLaterVersion(t *testing.T) {
 	reseal := func(b []byte, at int) []byte {
-		b[at] ^= 1
+		b[at] ^= 0x80
 		c := Checksum(b[:508])
 		b[508], b[509], b[510], b[511] = byte(c), byte(c>>8), byte(c>>16), byte(c>>24)
 		return b

@@ -85,6 +85,10 @@ func (e *DamageError) Error() string {
 
 func (e *DamageError) Unwrap() error { return e.Err }
 
+func noSuchSegment(id uint32, off int64) error {
+	return &DamageError{File: segmentName(id), Offset: off, Reason: "no such segment"}
+}
+
 // isNoSpace tells the errors that free space cures.
 func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)

@@ -32,6 +32,8 @@ type segFile struct {
 	f    vfs.File
 	refs int
 	used uint64
+	gone bool // dropped: nobody opens it again
+	lent bool // see Lend
 }
 
 func newSegFile(e segEntry) *segFile {
@@ -60,8 +62,10 @@ type files struct {
 	// table is sorted by id. It is replaced as a whole, under mu.
 	table atomic.Pointer[[]*segFile]
 
-	// mu guards the open descriptors.
+	// mu guards the open descriptors. unused is told when one is released that
+	// nobody else reads.
 	mu     sync.Mutex
+	unused *sync.Cond
 	opened []*segFile
 	tick   uint64
 	closed bool
@@ -69,6 +73,7 @@ type files struct {
 
 func newFiles(fsys vfs.FS, path func(string) string) *files {
 	f := &files{fs: fsys, path: path}
+	f.unused = sync.NewCond(&f.mu)
 	f.table.Store(new([]*segFile))
 	return f
 }
@@ -87,6 +92,39 @@ func (t *files) remove(s *segFile) {
 	defer t.mu.Unlock()
 	next := slices.DeleteFunc(slices.Clone(*t.table.Load()), func(o *segFile) bool { return o == s })
 	t.table.Store(&next)
+}
+
+// retire takes a segment that was dropped out of the table, waits until nobody
+// reads it, and tells whether it was lent.
+func (t *files) retire(id uint32) (lent bool) {
+	s, _ := t.find(id)
+	if s == nil {
+		return false
+	}
+	t.remove(s)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.gone = true // for who found it in an older table
+	for s.refs > 0 {
+		t.unused.Wait()
+	}
+	if s.f != nil {
+		s.f.Close()
+		s.f = nil
+		t.opened = slices.DeleteFunc(t.opened, func(o *segFile) bool { return o == s })
+	}
+	return s.lent
+}
+
+func (t *files) lend(id uint32) bool {
+	s, _ := t.find(id)
+	if s == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.lent = true
+	return !s.gone
 }
 
 // find returns the segment with this id and the one that follows it; nil where
@@ -108,8 +146,11 @@ func (t *files) find(id uint32) (s, next *segFile) {
 func (t *files) acquire(s *segFile) (vfs.File, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
+	switch {
+	case t.closed:
 		return nil, ErrClosed
+	case s.gone:
+		return nil, noSuchSegment(s.id, 0)
 	}
 	if s.f == nil {
 		f, err := t.fs.Open(t.path(s.name))
@@ -128,7 +169,9 @@ func (t *files) acquire(s *segFile) (vfs.File, error) {
 func (t *files) release(s *segFile) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.refs--
+	if s.refs--; s.refs == 0 {
+		t.unused.Broadcast()
+	}
 	if t.closed {
 		t.closeUnused()
 	}

@@ -58,7 +58,7 @@ func batch(body string) *Batch {
 const smallSegments = 4 * 4096
 
 func testOptions(fsys vfs.FS, dir string) Options {
-	return Options{FS: fsys, Dir: dir, StoreID: [16]byte{1, 2, 3}, SegmentBytesMax: smallSegments}
+	return Options{FS: fsys, Dir: dir, StoreID: [16]byte{1, 2, 3}, SegmentBytesMax: smallSegments, BallastBytes: 2 * 4096}
 }
 
 // mustOpen opens and starts a log and returns what it replayed.

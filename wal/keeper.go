@@ -6,53 +6,62 @@ import (
 	"time"
 )
 
-const (
-	// retryPauseMin and retryPauseMax bound how long the keeper waits before
-	// it tries again to make a segment.
-	retryPauseMin = 20 * time.Millisecond
-	retryPauseMax = time.Second
-)
+// quietAfter is how long nothing has to come before the manifest notes what is
+// durable.
+const quietAfter = time.Second
 
-// keep is the keeper goroutine. It makes the next segment before it is needed.
+// keeper is what the keeper goroutine owns.
+type keeper struct {
+	*Log
+	// retry is set after a next segment could not be made, for twice the time
+	// each time; refill after the ballast could not.
+	retry, refill, quiet alarm
+	retryPause           time.Duration
+	// seen is what was durable when quiet was set.
+	seen uint64
+}
+
+// alarm is a timer that is set or not.
+type alarm struct {
+	*time.Timer
+	set bool
+}
+
+func newAlarm() alarm {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return alarm{Timer: t}
+}
+
+func (a *alarm) in(d time.Duration) {
+	a.set = true
+	a.Reset(d)
+}
+
+// keep is the keeper goroutine. It does what is best done before it is needed,
+// and when nobody waits: it makes the next segment, fills the ballast, and
+// tells the manifest what is durable when it has become quiet.
 func (l *Log) keep() {
-	retry := retryPauseMin
-	for {
-		switch err := l.keepOnce(); {
-		case err == nil:
-			retry = retryPauseMin
-			if !l.waitForWork(nil) {
-				return
-			}
-		case errors.Is(err, errStopped):
-			return
-		default:
-			timer := time.NewTimer(retry)
-			retry = min(2*retry, retryPauseMax)
-			more := l.waitForWork(timer.C)
-			timer.Stop()
-			if !more {
-				return
-			}
-		}
+	k := keeper{Log: l, retry: newAlarm(), refill: newAlarm(), quiet: newAlarm(), retryPause: retryPauseMin}
+	defer func() { k.retry.Stop(); k.refill.Stop(); k.quiet.Stop() }()
+	for k.tend() && k.wait() {
 	}
 }
 
-// waitForWork waits until there may be something to do. With a timer it waits
-// for that alone: being asked again does not bring space back. false is the
-// end.
-func (l *Log) waitForWork(timer <-chan time.Time) bool {
-	kick := l.keeperKick
-	if timer != nil {
-		kick = nil
-	}
+// wait waits until there may be something to do. false is the end.
+func (k *keeper) wait() bool {
 	select {
-	case <-l.stop:
+	case <-k.stop:
 		return false
-	case <-kick:
-		return true
-	case <-timer:
-		return true
+	case <-k.keeperKick:
+	case <-k.retry.C:
+		k.retry.set = false
+	case <-k.refill.C:
+		k.refill.set = false
+	case <-k.quiet.C:
+		k.quiet.set = false
 	}
+	return true
 }
 
 // kickKeeper tells the keeper that there may be something to do.
@@ -61,6 +70,30 @@ func (l *Log) kickKeeper() {
 	case l.keeperKick <- struct{}{}:
 	default:
 	}
+}
+
+// tend does what is to do. false is the end.
+func (k *keeper) tend() bool {
+	// Being asked again does not bring space back: what failed is tried again
+	// in its time.
+	if !k.retry.set {
+		err := k.keepOnce()
+		switch {
+		case errors.Is(err, errStopped):
+			return false
+		case err != nil:
+			k.retry.in(k.retryPause)
+			k.retryPause = min(2*k.retryPause, retryPauseMax)
+		default:
+			k.retryPause = retryPauseMin
+		}
+	}
+	if !k.retry.set && !k.refill.set && k.space.ballast.Missing() {
+		if err := k.space.ballast.Fill(); err != nil {
+			k.refill.in(retryPauseMax)
+		}
+	}
+	return k.vouchWhenQuiet()
 }
 
 // keepOnce makes the next segment if it is not there. An error is to be tried
@@ -118,33 +151,24 @@ func (l *Log) isShort() bool {
 	return l.short != nil
 }
 
-// pause lies between the steps of a spare: none while the active segment is
-// further filled than the spare is written, or a writer waits.
-func (l *Log) pause(written int64) error {
-	select {
-	case <-l.stop:
-		return errStopped
-	default:
+// vouchWhenQuiet lets the manifest call durable what is, once nothing has come
+// for a while. The next frame would say so too; until one comes only the
+// manifest can tell a write that was cut from one that has rotted. false is the
+// end.
+func (k *keeper) vouchWhenQuiet() bool {
+	if k.quiet.set || !k.unvouched.Load() {
+		return true
 	}
-	if l.hurry(written) {
-		return nil
+	if now := k.durable.Load(); now != k.seen {
+		k.seen = now
+		k.quiet.in(k.opts.QuietAfter)
+		return true
 	}
-	timer := time.NewTimer(spareStepPause)
-	defer timer.Stop()
-	select {
-	case <-l.stop:
-		return errStopped
-	case <-timer.C:
-		return nil
+	k.unvouched.Store(false) // before looking: what comes from here on sets it again
+	err := k.man.commit(raiseHigh{LSN: k.durable.Load()})
+	if err != nil && !k.isOver(err) {
+		k.unvouched.Store(true)
+		k.quiet.in(k.opts.QuietAfter)
 	}
-}
-
-func (l *Log) hurry(written int64) bool {
-	table := *l.files.table.Load()
-	if len(table) == 0 {
-		return false
-	}
-	s := table[len(table)-1] // the active one: the next is not in the table yet
-	filled := float64(s.end.Load()) / float64(s.size)
-	return s.closed.Load() || filled > float64(written)/float64(l.opts.segmentBytes(l.made))
+	return !k.isOver(err)
 }

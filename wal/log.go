@@ -61,16 +61,26 @@ type Log struct {
 	writer writer
 	stats  counters
 
+	// unvouched is set by the committer when something became durable that the
+	// manifest does not know of, and cleared by the keeper.
+	unvouched atomic.Bool
+	space     reserve
+	// dropping is held by Drop: one at a time.
+	dropping sync.Mutex
+	// pool holds dropped segments to be used again; it has its own lock.
+	pool pool
+
 	keeperKick chan struct{} // something may be to do for the keeper
+	ending     chan struct{} // closed when Close begins
 	stop       chan struct{} // closed by Close: keeper and sealer end
 	writerDone chan struct{}
 	sealerKick chan struct{}
 	tendDone   sync.WaitGroup // keeper and sealer
 
-	// The keeper owns these: the highest id that a file was ever given, and
-	// how many segments this process made.
+	// The keeper owns these: the highest id that a file was ever given.
 	lastID uint32
-	made   int
+	// made counts the segments that this process made; the keeper writes it.
+	made atomic.Int32
 }
 
 // active is a segment that this process may write.
@@ -125,7 +135,7 @@ func (l *Log) failLocked(cause error) {
 func (l *Log) path(name string) string { return filepath.Join(l.dir, name) }
 
 // header is the header block of a new segment.
-func (l *Log) header(id uint32, salt uint64) []byte {
-	h := segment.Header{Kind: segment.LogFile, StoreID: l.opts.StoreID, ID: id, Salt: salt}
+func (l *Log) header(e segEntry, recycled bool) []byte {
+	h := segment.Header{Kind: segment.LogFile, StoreID: l.opts.StoreID, ID: e.ID, Salt: e.Salt, Recycled: recycled}
 	return h.Marshal()
 }

@@ -24,6 +24,9 @@ const (
 	// manifestBytesMin is the size that a copy is written ahead to, so that an
 	// edit needs no space.
 	manifestBytesMin = 64 << 10
+	// editReserveBytes of each copy are kept for edits that have to be made
+	// also when there is no space to begin the copies anew.
+	editReserveBytes = 4 << 10
 	// snapshotBytesMax bounds the payload of one frame of a snapshot.
 	snapshotBytesMax = 512 << 10
 )
@@ -39,16 +42,19 @@ type manifest struct {
 	storeID [16]byte
 	log     *slog.Logger
 	fail    func(error) // poisons the log
+	space   *reserve
 
 	edits atomic.Uint64
 
-	// mu guards what follows, and is held while an edit is written: there is
-	// one owner at a time.
-	mu    sync.Mutex
-	state manifestState
-	// seq numbers the frames; that of the last one that is in both copies.
+	// turn is held while an edit is written: one at a time. It guards copies,
+	// and seq, which numbers the frames: that of the last one that is in both.
+	turn   sync.Mutex
 	seq    uint64
 	copies [2]manifestCopy
+
+	// mu guards what follows. It is held for no longer than a copy takes.
+	mu     sync.Mutex
+	state  manifestState
 	broken error
 }
 
@@ -71,19 +77,31 @@ func (m *manifest) current() manifestState {
 // commit makes edits durable, as one step. An error that is not ErrPoisoned
 // means that nothing was changed.
 func (m *manifest) commit(edits ...edit) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.broken != nil {
-		return m.broken
-	}
-	next := m.state.clone()
-	for _, e := range edits {
-		if err := e.apply(&next); err != nil {
-			return fmt.Errorf("wal: manifest: %w", err)
+	return m.write(edits, editReserveBytes)
+}
+
+// insist is commit for what has to be made to go on: for lack of space it uses
+// what is set aside, and then waits. It returns *NoSpaceError only when the log
+// is closed meanwhile.
+func (m *manifest) insist(edits ...edit) error {
+	for again := m.space.retry(); ; {
+		err := m.write(edits, 0)
+		if !isNoSpace(err) || errors.Is(err, ErrPoisoned) || !again() {
+			return err
 		}
 	}
+}
+
+// write is commit that leaves reserve bytes of the copies free.
+func (m *manifest) write(edits []edit, reserve int64) error {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	next, err := m.with(edits)
+	if err != nil {
+		return err
+	}
 	payload := appendEdits(nil, edits)
-	if !m.hasRoom(int64(len(payload))) {
+	if !m.hasRoom(segment.FrameBytes(int64(len(payload))) + reserve) {
 		// Instead of growing a file begin it anew: with the edits applied.
 		return m.rewrite(next)
 	}
@@ -96,14 +114,38 @@ func (m *manifest) commit(edits ...edit) error {
 		}
 	}
 	m.seq++
-	m.state = next
-	m.edits.Add(1)
+	m.install(next)
 	return nil
 }
 
-func (m *manifest) hasRoom(payload int64) bool {
+// with is the state with edits applied.
+func (m *manifest) with(edits []edit) (manifestState, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken != nil {
+		return manifestState{}, m.broken
+	}
+	next := m.state.clone()
+	for _, e := range edits {
+		if err := e.apply(&next); err != nil {
+			return next, fmt.Errorf("wal: manifest: %w", err)
+		}
+	}
+	return next, nil
+}
+
+// install makes a state that both copies have the one that counts.
+func (m *manifest) install(next manifestState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state = next
+	m.edits.Add(1)
+}
+
+// hasRoom tells whether n bytes of frames fit into both copies.
+func (m *manifest) hasRoom(n int64) bool {
 	for _, c := range m.copies {
-		if c.f == nil || c.pos+segment.FrameBytes(payload) > c.size {
+		if c.f == nil || c.pos+n > c.size {
 			return false
 		}
 	}
@@ -117,35 +159,46 @@ var errNotWritten = errors.New("could not be written")
 // failed there is no way on.
 func (m *manifest) append(c *manifestCopy, payload []byte, count int) error {
 	h := segment.FrameHeader{Kind: segment.Manifest, LSN: m.seq + 1, Durable: m.seq, Count: uint32(count), Prev: c.prev}
-	frame := segment.AppendFrame(nil, &h, c.key, c.pos, payload)
-	if n, err := c.f.WriteAt(frame, c.pos); err != nil || n < len(frame) {
-		return fmt.Errorf("%s %w: %w", c.f.Name(), errNotWritten, errors.Join(err, shortWrite(n, len(frame))))
+	return c.write(segment.AppendFrame(nil, &h, c.key, c.pos, payload), h.CRC)
+}
+
+// write appends frames, of which the last has the header checksum prev.
+func (c *manifestCopy) write(frames []byte, prev uint32) error {
+	if n, err := c.f.WriteAt(frames, c.pos); err != nil || n < len(frames) {
+		return fmt.Errorf("%s %w: %w", c.f.Name(), errNotWritten, errors.Join(err, shortWrite(n, len(frames))))
 	}
 	if err := c.f.Datasync(); err != nil {
 		return err
 	}
-	c.pos += int64(len(frame))
-	c.prev = h.CRC
+	c.pos += int64(len(frames))
+	c.prev = prev
 	return nil
 }
 
-// replace makes both copies anew after a write to one of them failed. If that
-// fails too, nobody knows whether a copy has the edit.
+// replace makes both copies anew after a write to one of them failed. Until it
+// is done nobody knows whether a copy has the edit. So for lack of space it
+// waits, and if it fails otherwise there is no way on.
 func (m *manifest) replace(next manifestState, cause error) error {
 	m.log.Warn("a copy of the manifest is made anew", "cause", cause)
-	if err := m.rewrite(next); err != nil {
-		return m.breakOff(errors.Join(cause, err))
+	for again := m.space.retry(); ; {
+		err := m.rewrite(next)
+		if err == nil {
+			return nil
+		}
+		if !isNoSpace(err) || errors.Is(err, ErrPoisoned) || !again() {
+			return m.breakOff(errors.Join(cause, err))
+		}
 	}
-	return nil
 }
 
 // breakOff makes the manifest, and with it the log, take no change any more.
 func (m *manifest) breakOff(cause error) error {
-	if m.broken != nil {
-		return m.broken
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken == nil {
+		m.broken = fmt.Errorf("%w: manifest: %w", ErrPoisoned, cause)
+		m.fail(fmt.Errorf("manifest: %w", cause))
 	}
-	m.broken = fmt.Errorf("%w: manifest: %w", ErrPoisoned, cause)
-	m.fail(fmt.Errorf("manifest: %w", cause))
 	return m.broken
 }
 
@@ -159,30 +212,60 @@ func (m *manifest) breakOff(cause error) error {
 //
 // An error before the first rename changes nothing and is returned as it is.
 func (m *manifest) rewrite(next manifestState) error {
-	frames := snapshotFrames(&next)
-	base := m.seq
-	var fresh [2]manifestCopy
-	for i, name := range manifestNames {
-		c, err := m.writeCopy(name+tmpSuffix, frames, base)
-		if err != nil {
-			m.discard(fresh[:i])
-			return asNoSpace(m.fs, m.dir, err)
-		}
-		fresh[i] = c
+	s, err := m.stage(next)
+	if err != nil {
+		return err
 	}
+	return m.replaceWith(s)
+}
+
+// staged are copies of the manifest under temporary names.
+type staged struct {
+	state  manifestState
+	copies [2]manifestCopy
+	seq    uint64
+}
+
+// stage does the part of rewrite that needs space, and changes nothing.
+func (m *manifest) stage(next manifestState) (*staged, error) {
+	s, err := m.stageWith(next, manifestBytesMin, 4)
+	if isNoSpace(err) {
+		// Small ones are better than none; they are made anew all the sooner.
+		s, err = m.stageWith(next, 0, 1)
+	}
+	return s, asNoSpace(m.fs, m.dir, err)
+}
+
+// stageWith makes copies of times the size that the state has, and of at least
+// atLeast bytes.
+func (m *manifest) stageWith(next manifestState, atLeast, times int64) (*staged, error) {
+	frames := snapshotFrames(&next)
+	s := &staged{state: next, seq: m.seq + uint64(len(frames))}
 	for i, name := range manifestNames {
-		if err := m.install(name, fresh[i]); err != nil {
-			m.discard(fresh[i:])
+		c, err := m.writeCopy(name+tmpSuffix, frames, m.seq, func(n int64) int64 { return max(atLeast, times*n) })
+		if err != nil {
+			m.discard(s.copies[:i])
+			return nil, err
+		}
+		s.copies[i] = c
+	}
+	return s, nil
+}
+
+// replaceWith puts staged copies in the place of the old ones.
+func (m *manifest) replaceWith(s *staged) error {
+	for i, name := range manifestNames {
+		if err := m.rename(name, s.copies[i]); err != nil {
+			m.discard(s.copies[i:])
 			return m.breakOff(err)
 		}
 		if m.copies[i].f != nil {
 			m.copies[i].f.Close()
 		}
-		m.copies[i] = fresh[i]
+		m.copies[i] = s.copies[i]
 	}
-	m.seq = base + uint64(len(frames))
-	m.state = next
-	m.edits.Add(1)
+	m.seq = s.seq
+	m.install(s.state)
 	return nil
 }
 
@@ -195,7 +278,7 @@ func (m *manifest) discard(fresh []manifestCopy) {
 	}
 }
 
-func (m *manifest) install(name string, c manifestCopy) error {
+func (m *manifest) rename(name string, c manifestCopy) error {
 	if err := m.fs.Rename(c.f.Name(), filepath.Join(m.dir, name)); err != nil {
 		return err
 	}
@@ -220,8 +303,9 @@ func snapshotFrames(s *manifestState) [][]edit {
 }
 
 // writeCopy writes and syncs a copy under a temporary name. The number of the
-// first frame is base+1.
-func (m *manifest) writeCopy(tmp string, frames [][]edit, base uint64) (c manifestCopy, err error) {
+// first frame is base+1. size tells how large a copy with n bytes of frames is
+// to be; it always has room for edits that have to be made.
+func (m *manifest) writeCopy(tmp string, frames [][]edit, base uint64, size func(n int64) int64) (c manifestCopy, err error) {
 	tmp = filepath.Join(m.dir, tmp)
 	if err := m.fs.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return c, err
@@ -239,7 +323,8 @@ func (m *manifest) writeCopy(tmp string, frames [][]edit, base uint64) (c manife
 		c.prev = fh.CRC
 	}
 	c.pos = int64(len(b))
-	c.size = max(manifestBytesMin, 4*c.pos) &^ (segment.HeaderBytes - 1)
+	const block = segment.HeaderBytes
+	c.size = (max(size(c.pos), c.pos+editReserveBytes) + block - 1) &^ (block - 1)
 	if c.f, err = m.fs.Create(tmp); err != nil {
 		return c, err
 	}
@@ -285,9 +370,11 @@ func appendEdits(dst []byte, edits []edit) []byte {
 
 // close closes the files.
 func (m *manifest) close() {
+	m.turn.Lock()
+	defer m.turn.Unlock()
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.broken = ErrClosed
+	m.mu.Unlock()
 	for i := range m.copies {
 		if m.copies[i].f != nil {
 			m.copies[i].f.Close()

@@ -52,6 +52,9 @@ type HighWater struct {
 	// LSN is the highest that was known durable when the manifest was last
 	// written.
 	LSN uint64
+	// Dropped is the LSN up to which batches were dropped: the log begins
+	// behind it.
+	Dropped uint64
 }
 
 // manifestState is what the edits of a manifest add up to.
@@ -85,7 +88,7 @@ func (s *manifestState) sortedPacks() []Pack {
 //	3  drop segment  id 4
 //	4  set pack      seq 4, nonce 8, sealed 1, bytes 8, BLAKE3 32
 //	5  drop pack     seq 4
-//	6  high water    segment 4, pack 4, LSN 8
+//	6  high water    segment 4, pack 4, LSN 8, dropped LSN 8
 type edit interface {
 	append(dst []byte) []byte
 	apply(s *manifestState) error
@@ -111,7 +114,7 @@ const (
 
 // editBytes is the size of each kind of edit, without the kind's byte.
 var editBytes = [...]int{
-	kindBegin: 4, kindSetSegment: 73, kindDropSegment: 4, kindSetPack: 53, kindDropPack: 4, kindHigh: 16,
+	kindBegin: 4, kindSetSegment: 73, kindDropSegment: 4, kindSetPack: 53, kindDropPack: 4, kindHigh: 24,
 }
 
 func (e beginSnapshot) append(dst []byte) []byte {
@@ -202,13 +205,15 @@ func (e dropPack) apply(s *manifestState) error {
 func (e raiseHigh) append(dst []byte) []byte {
 	le := binary.LittleEndian
 	dst = le.AppendUint32(append(dst, kindHigh), e.Segment)
-	return le.AppendUint64(le.AppendUint32(dst, e.Pack), e.LSN)
+	dst = le.AppendUint64(le.AppendUint32(dst, e.Pack), e.LSN)
+	return le.AppendUint64(dst, e.Dropped)
 }
 
 func (e raiseHigh) apply(s *manifestState) error {
 	s.high.Segment = max(s.high.Segment, e.Segment)
 	s.high.Pack = max(s.high.Pack, e.Pack)
 	s.high.LSN = max(s.high.LSN, e.LSN)
+	s.high.Dropped = max(s.high.Dropped, e.Dropped)
 	return nil
 }
 
@@ -264,7 +269,7 @@ func parseEdit(kind byte, b []byte) (edit, error) {
 	case kindDropPack:
 		return dropPack(le.Uint32(b)), nil
 	case kindHigh:
-		return raiseHigh{Segment: le.Uint32(b), Pack: le.Uint32(b[4:]), LSN: le.Uint64(b[8:])}, nil
+		return raiseHigh{Segment: le.Uint32(b), Pack: le.Uint32(b[4:]), LSN: le.Uint64(b[8:]), Dropped: le.Uint64(b[16:])}, nil
 	}
 	return beginSnapshot(le.Uint32(b)), nil
 }

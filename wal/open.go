@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"durafs/internal/ballast"
 	"durafs/internal/vfs"
 	"durafs/segment"
 )
@@ -96,12 +97,14 @@ func newLog(opts Options) *Log {
 	l := &Log{
 		opts: opts, fs: opts.FS, dir: opts.Dir, log: opts.Log,
 		keeperKick: make(chan struct{}, 1),
+		ending:     make(chan struct{}),
 		stop:       make(chan struct{}),
 		writerDone: make(chan struct{}),
 		sealerKick: make(chan struct{}, 1),
 	}
 	l.work = sync.NewCond(&l.mu)
 	l.files = newFiles(l.fs, l.path)
+	l.space = reserve{ballast.New(l.fs, l.dir, opts.BallastBytes), l.ending}
 	l.writer.buf = make([]byte, 0, opts.groupBytesMax()+segment.FrameBytes(0))
 	return l
 }
@@ -161,7 +164,7 @@ func (r *recovery) run(ctx context.Context) error {
 	}
 	r.scan = scan{
 		ctx: ctx, fs: r.fs, dir: r.dir, storeID: r.opts.StoreID, list: r.old.sortedSegments(),
-		deliver: r.replay, damaged: r.opts.Damaged, vouched: r.old.high.LSN,
+		deliver: r.replay, damaged: r.opts.Damaged, last: r.old.high.Dropped, vouched: r.old.high.LSN,
 	}
 	if err := r.scan.run(); err != nil {
 		return err
@@ -193,7 +196,7 @@ func (r *recovery) loadManifest() error {
 	}
 	r.man = &manifest{
 		fs: r.fs, dir: r.dir, dirf: r.dirf, storeID: r.opts.StoreID, log: r.log, fail: r.fail,
-		state: loaded.state, seq: loaded.seq,
+		space: &r.space, state: loaded.state, seq: loaded.seq,
 	}
 	r.old = loaded.state.clone()
 	if !loaded.none {

@@ -1,9 +1,11 @@
 package wal
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
+	"durafs/internal/ballast"
 	"durafs/internal/clock"
 	"durafs/internal/vfs"
 	"durafs/segment"
@@ -18,6 +20,9 @@ const (
 	segmentBytesMax = 64 << 20
 	// segmentBytesCap bounds what Options ask for: a Position has 32 bits.
 	segmentBytesCap = 1 << 31
+	// padBytesMax bounds Options.PadBytes: the first group begins behind the
+	// header block.
+	padBytesMax = segment.HeaderBytes
 	// segmentBytesMin holds a header and little else; it is for tests.
 	segmentBytesMin = 2 * segment.HeaderBytes
 
@@ -57,6 +62,16 @@ type Options struct {
 	// LazyMax is how long a lazy batch may wait for others to share a barrier
 	// with; 0 is a second.
 	LazyMax time.Duration
+	// QuietAfter is how long nothing has to come before the manifest notes
+	// what is durable; 0 is a second.
+	QuietAfter time.Duration
+	// PadBytes, a power of two up to 4096, lets each group begin on a block of
+	// that size of its own, for disks that may destroy a block that is being
+	// rewritten when the power goes. 0: groups follow each other.
+	PadBytes int64
+	// BallastBytes is the size of the ballast file; 0 is 4 MiB, or a 16th of a
+	// small file system, and below 0 there is none.
+	BallastBytes int64
 	// OnBarrier, if not nil, is called by the committer, one at a time, after each
 	// group that became durable.
 	OnBarrier func(took time.Duration, batches, bytes int)
@@ -79,12 +94,21 @@ func (o Options) withDefaults() (Options, error) {
 	if o.LazyMax == 0 {
 		o.LazyMax = lazyMax
 	}
+	if o.QuietAfter == 0 {
+		o.QuietAfter = quietAfter
+	}
+	if o.PadBytes < 0 || o.PadBytes > padBytesMax || o.PadBytes&(o.PadBytes-1) != 0 {
+		return o, fmt.Errorf("wal: groups cannot begin on blocks of %d bytes, but on 512 to %d", o.PadBytes, padBytesMax)
+	}
+	u, err := o.FS.Usage(o.Dir)
+	if err != nil {
+		return o, err
+	}
 	if o.SegmentBytesMax == 0 {
-		u, err := o.FS.Usage(o.Dir)
-		if err != nil {
-			return o, err
-		}
 		o.SegmentBytesMax = max(segmentBytesFirst, min(segmentBytesMax, u.SizeBytes/32))
+	}
+	if o.BallastBytes == 0 {
+		o.BallastBytes = ballast.BytesOn(u.SizeBytes)
 	}
 	const block = segment.HeaderBytes
 	o.SegmentBytesMax = max(segmentBytesMin, min(segmentBytesCap, o.SegmentBytesMax&^(block-1)))

@@ -27,7 +27,7 @@ func (l *Log) ReadBatch(pos Position, buf []byte) (b Frame, next Position, err e
 	for {
 		seg, after := l.files.find(pos.Segment)
 		if seg == nil {
-			return Frame{}, pos, &DamageError{File: segmentName(pos.Segment), Offset: int64(pos.Offset), Reason: "no such segment"}
+			return Frame{}, pos, noSuchSegment(pos.Segment, int64(pos.Offset))
 		}
 		closed := seg.closed.Load() // before end: then end is final
 		if int64(pos.Offset) >= seg.end.Load() {
@@ -76,7 +76,8 @@ func (l *Log) resync(seg *segFile, pos Position, cause error) (Position, error) 
 // the header is zero unless it checks, and then the damage is of its run.
 func (l *Log) readFrame(seg *segFile, off int64, buf []byte) (segment.FrameHeader, []byte, error) {
 	f, err := l.files.acquire(seg)
-	if errors.Is(err, ErrClosed) {
+	var gone *DamageError
+	if errors.Is(err, ErrClosed) || errors.As(err, &gone) {
 		return segment.FrameHeader{}, nil, err
 	}
 	if err != nil {

@@ -25,7 +25,7 @@ func openReadOnly(ctx context.Context, opts Options, replay func(Frame) error) (
 	}
 	r.scan = scan{
 		ctx: ctx, fs: r.fs, dir: r.dir, storeID: r.opts.StoreID, list: r.old.sortedSegments(), lenient: true,
-		deliver: r.replay, damaged: r.opts.Damaged, vouched: r.old.high.LSN,
+		deliver: r.replay, damaged: r.opts.Damaged, last: r.old.high.Dropped, vouched: r.old.high.LSN,
 	}
 	if err := r.scan.run(); err != nil {
 		return nil, rec, err

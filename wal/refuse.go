@@ -18,18 +18,34 @@ func (l *Log) writeFailed(cause error) {
 	w := &l.writer
 	e := w.seg.entry()
 	e.State, e.End, e.Last = segEnded, w.pos, l.durable.Load()
-	if err := l.man.commit(setSegment(e)); err != nil {
+	full := isNoSpace(cause)
+	if full {
+		// On a file system that writes nothing in place it is what the next
+		// write, and the manifest, needs.
+		l.space.ballast.Free()
+		l.setShort(asNoSpace(l.fs, l.dir, cause))
+	}
+	err := l.man.insist(setSegment(e))
+	l.setShort(nil) // the keeper finds out
+	if err != nil {
 		l.poisoned(fmt.Errorf("%s could not be ended after a failed write (%w): %w", w.seg.name, cause, err))
 		return
 	}
 	w.dead = true
 	w.seg.closed.Store(true)
 	l.log.Warn("a write failed; the log goes on in the next segment", "file", w.seg.name, "cause", cause)
-	if isNoSpace(cause) {
+	if full {
 		l.refuse(asNoSpace(l.fs, l.dir, cause))
 		return
 	}
 	l.refuse(fmt.Errorf("%w: %w", ErrRefused, cause))
+}
+
+// setShort lets ordinary submissions be refused while the committer waits.
+func (l *Log) setShort(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.short = err
 }
 
 // refuse answers everything that is accepted and not durable with err, of

@@ -74,6 +74,8 @@ type scan struct {
 	ahead  *ahead // of the segment that was opened last, if it is a large one
 	// headless are the segments whose header block is damaged.
 	headless map[uint32]bool
+	// recycled are those in whose blocks an earlier segment's frames stand.
+	recycled map[uint32]bool
 }
 
 // Cut tells what recovery did not keep: the remains of a write that was never
@@ -88,7 +90,7 @@ type Cut struct {
 
 func (s *scan) run() error {
 	s.ends, s.claims, s.headless = map[uint32]segEntry{}, map[uint32]uint64{}, map[uint32]bool{}
-	s.reached = map[uint32]int64{}
+	s.reached, s.recycled = map[uint32]int64{}, map[uint32]bool{}
 	s.applier = newApplier(s.deliver)
 	defer func() {
 		s.applier.stop()
@@ -241,6 +243,7 @@ func (s *scan) check(f vfs.File, e segEntry) (read func([]byte, int64) (int, err
 	case h.ID != e.ID || h.Salt != e.Salt:
 		return nil, &DamageError{File: name, Reason: fmt.Sprintf("the file is another one: its header says segment %d", h.ID)}
 	}
+	s.recycled[e.ID] = h.Recycled
 	s.unread = unread
 	return read, nil
 }

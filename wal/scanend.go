@@ -102,11 +102,23 @@ func (s *scan) liveEnd(i int, e segEntry, w *segment.Walker, bad *segment.Invali
 	if d := s.cannotTell(i, e, end); d != nil {
 		return true, true, s.unknown(d)
 	}
-	if reason := stopped.(*segment.InvalidError).Reason; found || laterFound || bad != nil && reason != segment.ReasonZeros && reason != segment.ReasonNoRoom {
-		s.cut = &Cut{File: segmentName(e.ID), Offset: end, LSN: missing, Reason: reason}
+	if found || laterFound || bad != nil && !s.looksUnused(e, bad.Reason) {
+		s.cut = &Cut{File: segmentName(e.ID), Offset: end, LSN: missing, Reason: stopped.(*segment.InvalidError).Reason}
 	}
 	s.tailEnd(e, end)
 	return true, true, nil
+}
+
+// looksUnused tells whether what stopped the walk is what stands where nothing
+// was written yet.
+func (s *scan) looksUnused(e segEntry, reason string) bool {
+	switch reason {
+	case segment.ReasonZeros, segment.ReasonNoRoom:
+		return true
+	case segment.ReasonHeader:
+		return s.recycled[e.ID]
+	}
+	return false
 }
 
 // cannotTell is why nobody can tell whether the log ends at end, nil if it

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"durafs/internal/vfs"
+	"durafs/segment"
 )
 
 const (
@@ -23,24 +24,36 @@ var zeros [spareStepBytes]byte
 
 var errStopped = errors.New("wal: stopped")
 
-// makeSpare creates a segment to come and writes all of its blocks: a barrier
-// on blocks that were written before has no metadata to write. pause is called
-// between steps. On error no file is left.
-func (l *Log) makeSpare(id uint32, size int64, pause func(written int64) error) (vfs.File, error) {
-	name := l.path(spareName(id))
+// spare is a segment to come: a file of which all blocks are written, so that a
+// barrier on it has no metadata to write.
+type spare struct {
+	segEntry
+	f vfs.File
+	// recycled says that the blocks hold another segment's frames.
+	recycled bool
+	// listed says that it has its own name and header, and the manifest knows
+	// it: an open on a full disk uses it again.
+	listed bool
+}
+
+// makeSpare creates a file with e's size under the name of a spare. pause is
+// called between steps. On error no file is left.
+func (l *Log) makeSpare(e segEntry, pause func(written int64) error) (*spare, error) {
+	name := l.path(spareName(e.ID))
 	f, err := l.fs.Create(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.fillSpare(f, size, pause); err != nil {
+	if err := l.fillSpare(f, 0, e.Size, pause); err != nil {
 		f.Close()
 		l.fs.Remove(name) // or the next open does
 		return nil, err
 	}
-	return f, nil
+	return &spare{segEntry: e, f: f}, nil
 }
 
-func (l *Log) fillSpare(f vfs.File, size int64, pause func(int64) error) error {
+// fillSpare makes a file of n bytes be one of size bytes.
+func (l *Log) fillSpare(f vfs.File, n, size int64, pause func(int64) error) error {
 	if l.copyOnWrite() {
 		// Blocks written before are no use there; the size alone is.
 		if err := f.Truncate(size); err != nil {
@@ -48,7 +61,7 @@ func (l *Log) fillSpare(f vfs.File, size int64, pause func(int64) error) error {
 		}
 		return f.Datasync()
 	}
-	for off := int64(0); off < size; {
+	for off := n; off < size; {
 		step := zeros[:min(spareStepBytes, size-off)]
 		if n, err := f.WriteAt(step, off); err != nil || n < len(step) {
 			return errors.Join(err, shortWrite(n, len(step)))
@@ -82,15 +95,15 @@ func (l *Log) copyOnWrite() bool {
 //	fsync directory   the name stays
 //
 // Only after the manifest lists it may a further frame be written.
-func (l *Log) activate(f vfs.File, id uint32, salt uint64, carried []byte) error {
-	b := append(l.header(id, salt), carried...)
-	if n, err := f.WriteAt(b, 0); err != nil || n < len(b) {
-		return errors.Join(err, shortWrite(n, len(b)))
+func (l *Log) activate(s *spare, carried []byte) error {
+	if s.listed {
+		return writeSynced(s.f, carried, segment.HeaderBytes)
 	}
-	if err := f.Datasync(); err != nil {
+	b := append(l.header(s.segEntry, s.recycled), carried...)
+	if err := writeSynced(s.f, b, 0); err != nil {
 		return err
 	}
-	if err := l.fs.Rename(l.path(spareName(id)), l.path(segmentName(id))); err != nil {
+	if err := l.fs.Rename(l.path(spareName(s.ID)), l.path(segmentName(s.ID))); err != nil {
 		return err
 	}
 	if err := l.dirf.Sync(); err != nil {
@@ -99,15 +112,22 @@ func (l *Log) activate(f vfs.File, id uint32, salt uint64, carried []byte) error
 	return nil
 }
 
+func writeSynced(f vfs.File, b []byte, off int64) error {
+	if n, err := f.WriteAt(b, off); err != nil || n < len(b) {
+		return errors.Join(err, shortWrite(n, len(b)))
+	}
+	return f.Datasync()
+}
+
 // abandon gives back the space of a segment that could not be made, unless the
 // manifest may list it. What cannot be removed the next open removes.
-func (l *Log) abandon(f vfs.File, id uint32, why error) {
-	f.Close()
-	if errors.Is(why, ErrPoisoned) {
+func (l *Log) abandon(s *spare, why error) {
+	s.f.Close()
+	if errors.Is(why, ErrPoisoned) || s.listed {
 		return
 	}
-	l.fs.Remove(l.path(spareName(id)))
-	l.fs.Remove(l.path(segmentName(id)))
+	l.fs.Remove(l.path(spareName(s.ID)))
+	l.fs.Remove(l.path(segmentName(s.ID)))
 }
 
 // errDirSync is a directory whose names are not certain any more.
@@ -115,26 +135,42 @@ var errDirSync = errors.New("wal: directory could not be synced")
 
 // prepare makes, activates and lists the next segment.
 func (l *Log) prepare(pause func(int64) error) (*active, error) {
-	size := l.opts.segmentBytes(l.made)
+	s, err := l.nextSpare(pause)
+	if err != nil {
+		return nil, err
+	}
+	if err = l.activate(s, nil); err == nil {
+		err = l.man.commit(setSegment(s.segEntry))
+	}
+	if err != nil {
+		l.abandon(s, err)
+		return nil, err
+	}
+	l.made.Add(1)
+	if s.recycled {
+		l.stats.recycled.Add(1)
+	}
+	seg := newSegFile(s.segEntry)
+	l.files.add(seg)
+	return &active{segFile: seg, f: s.f}, nil
+}
+
+// nextSpare is a dropped segment that can be used again, or a new file.
+func (l *Log) nextSpare(pause func(int64) error) (*spare, error) {
+	size := l.opts.segmentBytes(int(l.made.Load()))
 	if l.isShort() {
 		size = l.opts.segmentBytes(0) // better a small one than none
 	}
 	// A number is taken for good when a file bears it.
 	l.lastID++
 	e := segEntry{ID: l.lastID, Salt: newSalt(), Size: size, State: segLive}
-	f, err := l.makeSpare(e.ID, size, pause)
+	if s := l.recycle(e, pause); s != nil {
+		return s, nil
+	}
+	size, err := l.affordable(size)
 	if err != nil {
 		return nil, err
 	}
-	if err = l.activate(f, e.ID, e.Salt, nil); err == nil {
-		err = l.man.commit(setSegment(e))
-	}
-	if err != nil {
-		l.abandon(f, e.ID, err)
-		return nil, err
-	}
-	l.made++
-	s := newSegFile(e)
-	l.files.add(s)
-	return &active{segFile: s, f: f}, nil
+	e.Size = size
+	return l.makeSpare(e, pause)
 }

@@ -2,9 +2,10 @@ package wal
 
 import "sync/atomic"
 
-// counters are written by the committer.
+// counters are written by the committer, but where it says otherwise.
 type counters struct {
 	barriers, batches, bytes atomic.Uint64
+	recycled                 atomic.Uint64 // by the keeper
 }
 
 func (c *counters) note(batches int, bytes int64) {
@@ -24,7 +25,11 @@ type Stats struct {
 	Batches       uint64 // made durable
 	BytesWritten  uint64 // frames given to write calls
 	ManifestEdits uint64
-	ShortOfSpace  bool
+	// Recycled counts the segments that were made of dropped ones.
+	Recycled     uint64
+	ShortOfSpace bool
+	// Ballast is true while the space for a full disk is set aside.
+	Ballast bool
 }
 
 // Stats tells how the log is.
@@ -35,6 +40,8 @@ func (l *Log) Stats() Stats {
 		Batches:       l.stats.batches.Load(),
 		BytesWritten:  l.stats.bytes.Load(),
 		ManifestEdits: l.man.edits.Load(),
+		Recycled:      l.stats.recycled.Load(),
+		Ballast:       l.space.ballast.Held(),
 	}
 	for _, f := range *l.files.table.Load() {
 		s.Segments++

@@ -20,6 +20,8 @@ type group struct {
 	bytes   int64 // of frames
 	last    uint64
 	taken   bool
+	// ordinary is set when it has ordinary batches.
+	ordinary bool
 	// urgent is set when somebody is in a hurry for it; until then timer, if
 	// there is one, makes it so. See lazy.go.
 	urgent  bool
@@ -163,6 +165,7 @@ func (l *Log) accept(class Class, d Decision) Ticket {
 		g.batches = append(g.batches, b)
 		g.bytes += n
 		g.last = b.LSN
+		g.ordinary = g.ordinary || class == Ordinary
 	}
 	l.hurryFor(g, class)
 	l.queuedBytes += unit

@@ -95,6 +95,7 @@ func (v *verifier) run() error {
 		}
 	}
 	v.sum.Packs = m.state.sortedPacks()
+	v.sum.Last = m.state.high.Dropped
 	for _, e := range m.state.sortedSegments() {
 		if e.State == segLive {
 			break // from here on it is the tail

@@ -22,7 +22,9 @@ type writer struct {
 	prev uint32
 	// dead is true after a failed write: nothing more goes into seg.
 	dead bool
-	buf  []byte
+	// followed is true once it is known that there is a segment behind seg.
+	followed bool
+	buf      []byte
 
 	// expect is what Log.accepted comes to when all whom the last group woke
 	// have submitted again, and took how long its barrier was.
@@ -106,7 +108,7 @@ func (l *Log) yield() {
 //	State.Publish             from here on it is visible
 //	close(done)               from here on it is acknowledged
 func (l *Log) commit(g *group) {
-	if err := l.room(g.bytes); err != nil {
+	if err := l.room(g); err != nil {
 		l.refuse(err)
 		return
 	}
@@ -154,6 +156,10 @@ func (l *Log) encode(g *group) []byte {
 		b.Pos = Position{w.seg.id, uint32(off)}
 		w.prev = h.CRC
 	}
+	last := g.batches[len(g.batches)-1].LSN
+	pad := segment.FrameHeader{LSN: last, Durable: durable, Prev: w.prev}
+	buf = l.pad(buf, &pad, w.seg.key, w.pos, w.seg.size)
+	w.prev = pad.Prev
 	w.buf = buf
 	return buf
 }
@@ -172,22 +178,40 @@ func (l *Log) publish(g *group, bytes int64) {
 	l.pop(g)
 	l.mu.Unlock()
 	close(g.done)
+	if !l.unvouched.Load() {
+		l.unvouched.Store(true)
+		l.kickKeeper()
+	}
 }
 
-// room makes sure that n bytes fit into the active segment, rolling to the
-// next one if need be. All barriers on the old one have returned.
-func (l *Log) room(n int64) error {
+// room makes sure that a group fits into the active segment, rolling to the
+// next one if need be, and that what is held back of it stays so. All barriers
+// on the old one have returned.
+func (l *Log) room(g *group) error {
 	w := &l.writer
-	if !w.dead && w.pos+n <= w.seg.size {
-		return nil
+	end := w.pos + g.bytes
+	switch {
+	case w.dead || end > w.seg.size:
+		return l.roll()
+	case g.ordinary && !w.followed && end > w.seg.size-heldBack(w.seg.size):
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		err := l.awaitReady()
+		w.followed = err == nil
+		return err
 	}
+	return nil
+}
+
+// roll goes on in the next segment.
+func (l *Log) roll() error {
 	next, err := l.takeReady()
 	if err != nil {
 		return err
 	}
-	old := w.seg
-	l.retire(old, l.durable.Load(), w.dead)
-	w.seg, w.pos, w.prev, w.dead = next, segment.HeaderBytes, 0, false
+	w := &l.writer
+	l.retire(w.seg, l.durable.Load(), w.dead)
+	w.seg, w.pos, w.prev, w.dead, w.followed = next, segment.HeaderBytes, 0, false, false
 	return nil
 }
 
@@ -195,21 +219,29 @@ func (l *Log) room(n int64) error {
 func (l *Log) takeReady() (*active, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.awaitReady(); err != nil {
+		return nil, err
+	}
+	next := l.ready
+	l.ready = nil
+	l.kickKeeper()
+	return next, nil
+}
+
+// awaitReady waits until the next segment is ready. The accept lock is held.
+func (l *Log) awaitReady() error {
 	for l.ready == nil && l.short == nil && l.poison == nil {
 		l.kickKeeper()
 		l.work.Wait()
 	}
 	switch {
 	case l.poison != nil:
-		return nil, l.poison
+		return l.poison
 	case l.ready == nil:
 		l.kickKeeper()
-		return nil, l.short
+		return l.short
 	}
-	next := l.ready
-	l.ready = nil
-	l.kickKeeper()
-	return next, nil
+	return nil
 }
 
 // retire hands a segment that will not grow to the sealer.

@@ -93,7 +93,7 @@ func (w *logWork) body(lsn uint64, life int) []byte {
 }
 
 func (w *logWork) options(l *Life) wal.Options {
-	return wal.Options{FS: l.Disk, Dir: "/wal", StoreID: [16]byte{1, 2, 3}, SegmentBytesMax: w.segment}
+	return wal.Options{FS: l.Disk, Dir: "/wal", StoreID: [16]byte{1, 2, 3}, SegmentBytesMax: w.segment, BallastBytes: -1}
 }
 
 // open opens the log and holds it against what was promised.

@@ -28,6 +28,7 @@ type ServeOptions struct {
 	Socket           string
 	OwnerUIDs        []uint
 	UnsafeFilesystem bool
+	PadBytes         int64
 	LogLevel         slog.Level
 }
 
@@ -39,6 +40,7 @@ func (o *ServeOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Socket, "socket", "", "the control socket's path (default: control.sock in the store)")
 	f.UintSliceVar(&o.OwnerUIDs, "owner-uid", nil, "a further uid that may do everything, besides root and our own (may be repeated)")
 	f.BoolVar(&o.UnsafeFilesystem, "unsafe-filesystem", false, "take a store on a network or other file system whose locks and syncs cannot be trusted")
+	f.Int64Var(&o.PadBytes, "pad", 0, "begin each write of the log on a block of so many `bytes` of its own (512 to 4096): for disks that can lose a block while it is rewritten")
 	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 
@@ -120,6 +122,7 @@ func (o *ServeOptions) config(a *app) daemon.Config {
 	c := daemon.Config{
 		Store: o.Store, Mount: o.Mount, Socket: o.Socket,
 		UnsafeFilesystem: o.UnsafeFilesystem,
+		LogPadBytes:      o.PadBytes,
 		RuntimeDir:       a.getenv("XDG_RUNTIME_DIR"),
 		Version:          readVersion().Version,
 		Log:              slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: o.LogLevel})),

@@ -45,6 +45,9 @@ type Config struct {
 	// UnsafeFilesystem takes a store on a file system whose locks or syncs
 	// cannot be trusted.
 	UnsafeFilesystem bool
+	// LogPadBytes lets each write of the log begin on a block of its own, 0
+	// for none.
+	LogPadBytes int64
 	// RuntimeDir is where the link durafs/control.sock is left for clients,
 	// "" for no link.
 	RuntimeDir string
@@ -140,6 +143,7 @@ func (d *Daemon) openStore(ctx context.Context) error {
 	s, err := store.Open(ctx, d.config.Store, store.Options{
 		Clock: d.clock, Log: d.log,
 		UnsafeFilesystem: d.config.UnsafeFilesystem,
+		LogPadBytes:      d.config.LogPadBytes,
 		OnBarrier:        d.metrics.barrier,
 	})
 	if err != nil {
