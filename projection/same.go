@@ -1,8 +1,10 @@
 package projection
 
 import (
+	"bytes"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"durafs/internal/jsonscan"
 )
@@ -36,46 +38,55 @@ const sameDepthMax = 64
 // tells them apart. What is no JSON, or nests deeper than 64, is the same only
 // as the same bytes.
 func SameJSON(a, b []byte) bool {
-	if string(a) == string(b) {
-		return true
-	}
-	if !jsonscan.Valid(a, sameDepthMax) || !jsonscan.Valid(b, sameDepthMax) {
-		return false
-	}
-	return sameValue(trim(a), trim(b))
+	return bytes.Equal(a, b) || bytes.Equal(AppendSaid(nil, a), AppendSaid(nil, b))
 }
 
-func trim(b []byte) []byte { return []byte(strings.Trim(string(b), " \t\r\n")) }
+// AppendSaid appends one spelling for all JSON texts that say the same, as
+// SameJSON means it: without blanks, strings in their canonical spelling,
+// members in the order of their names. It is for comparing, and for digests.
+func AppendSaid(dst, text []byte) []byte {
+	if !utf8.Valid(text) || !jsonscan.Valid(text, sameDepthMax) {
+		return append(append(dst, '!'), text...) // no JSON begins so
+	}
+	return appendSaid(dst, trim(text))
+}
 
-// sameValue compares two valid values without blanks around them.
-func sameValue(a, b []byte) bool {
-	if string(a) == string(b) {
-		return true
-	}
-	if a[0] != b[0] {
-		return false
-	}
-	switch a[0] {
-	case '{':
-		return sameMembers(members(a), members(b))
-	case '[':
-		return slices.EqualFunc(elements(a), elements(b), sameValue)
+func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
+
+// appendSaid appends a valid value without blanks around it.
+func appendSaid(dst, v []byte) []byte {
+	switch v[0] {
 	case '"':
-		return saidBy(a) == saidBy(b)
+		return jsonscan.AppendCanonical(dst, v)
+	case '[':
+		dst = append(dst, '[')
+		for i, e := range elements(v) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendSaid(dst, e)
+		}
+		return append(dst, ']')
+	case '{':
+		dst = append(dst, '{')
+		for i, m := range sortedMembers(v) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(jsonscan.AppendLiteral(dst, m.name), ':')
+			dst = appendSaid(dst, m.value)
+		}
+		return append(dst, '}')
 	}
-	return false // numbers and words
+	return append(dst, v...)
 }
 
-func sameMembers(a, b []member) bool {
-	byName := func(x, y member) int { return strings.Compare(x.name, y.name) }
-	if len(a) != len(b) {
-		return false
-	}
-	if !slices.EqualFunc(a, b, func(x, y member) bool { return x.name == y.name }) {
-		slices.SortStableFunc(a, byName) // of a name that is there twice the order counts
-		slices.SortStableFunc(b, byName)
-	}
-	return slices.EqualFunc(a, b, func(x, y member) bool { return x.name == y.name && sameValue(x.value, y.value) })
+// sortedMembers are those of a valid object in the order of their names; of a
+// name that is there twice, in their own.
+func sortedMembers(v []byte) []member {
+	list := members(v)
+	slices.SortStableFunc(list, func(x, y member) int { return strings.Compare(x.name, y.name) })
+	return list
 }
 
 // member is a member of an object: what its name says, and its value.

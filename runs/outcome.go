@@ -193,11 +193,7 @@ func newOutcome(r *OutcomeRequest) (*outcome, error) {
 	if !utf8.Valid(text) || openBrace(text) < 0 || !json.Valid(text) {
 		return nil, fieldRefusal(RowInvalid, "outcome", "the outcome is not a JSON object")
 	}
-	same, err := sameness(text)
-	if err != nil {
-		return nil, fieldRefusal(RowInvalid, "outcome", "the outcome is not a JSON object")
-	}
-	return &outcome{Call: r.Call, Same: same, text: text}, nil
+	return &outcome{Call: r.Call, Same: sameness(text), text: text}, nil
 }
 
 func committed(o *outcome, replayed bool) Committed {
@@ -265,11 +261,7 @@ func (rec *record) closed(call uint64) *record {
 // unknownOutcome closes a call of which nobody told what became of it.
 func unknownOutcome(call uint64, why string) *outcome {
 	text := object("status", "unknown", "reason", why)
-	same, err := sameness(text)
-	if err != nil {
-		panic("runs: " + err.Error())
-	}
-	return &outcome{Call: call, ByStore: true, Same: same, text: text}
+	return &outcome{Call: call, ByStore: true, Same: sameness(text), text: text}
 }
 
 // closeCalls are the entries that close calls as unknown.

@@ -28,7 +28,8 @@ const (
 var sources = func() (t [sourceCount]struct {
 	name             Source
 	put, show, purge bool
-}) {
+},
+) {
 	for n, name := range map[sourceNumber]Source{
 		numNamed: SourceNamed, numTerminal: SourceTerminal, numLogBody: SourceLogBody,
 		numResumeRequest: SourceResumeRequest, numToolResult: SourceToolResult, numProjection: SourceProjection,

@@ -307,6 +307,20 @@ func TestProjectionOnce(t *testing.T) {
 	}
 }
 
+// TestOutcomesThatDiffer: what a decoder would make equal is not the same.
+func TestOutcomesThatDiffer(t *testing.T) {
+	w := newWorld(t)
+	a := w.start(StartRequest{})
+	for i, c := range [][2]string{
+		{`{"a":"\ud800"}`, `{"a":"\ud801"}`}, {`{"a":"\ud800"}`, `{"a":"\ufffd"}`}, {`{"a":1,"a":2}`, `{"a":2}`}, {`{"a":1,"a":2}`, `{"a":2,"a":1}`},
+	} {
+		call := a.mustClaim(fmt.Sprint(i), "t", "read-only").Call
+		a.mustOutcome(call, c[0])
+		_, err := a.outcome(call, c[1])
+		wantCode(t, err, OutcomeConflict)
+	}
+}
+
 // TestProjectionsTogether: of many requests with one outcome one commits, and
 // all get the same answer.
 func TestProjectionsTogether(t *testing.T) {
