@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -104,7 +105,7 @@ func (w *written) appendBytes(ctx context.Context, log *wal.Log, n int64, drop b
 				}
 				err := a.append(ctx)
 				if err == nil && drop && rest%dropEvery < entryBytes {
-					err = dropSealed(log)
+					_, err = log.Drop(math.MaxUint32) // all that are sealed
 				}
 				if err != nil {
 					mu.Lock()
@@ -117,18 +118,6 @@ func (w *written) appendBytes(ctx context.Context, log *wal.Log, n int64, drop b
 	}
 	wg.Wait()
 	return pair{float64(w.bytes.Load() - before), float64(n)}, failed
-}
-
-// dropSealed drops all segments that are sealed.
-func dropSealed(log *wal.Log) error {
-	d, ok := any(log).(interface {
-		Drop(before uint32) (int, error)
-	})
-	if !ok {
-		return nil
-	}
-	_, err := d.Drop(^uint32(0))
-	return err
 }
 
 func (b *bench) payloadAmplification(ctx context.Context) ([]pair, error) {
