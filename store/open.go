@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -26,7 +27,18 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Lock == nil {
+		o.Lock = flock
+	}
 	return o
+}
+
+func flock(path string) (io.Closer, error) {
+	l, err := dirlock.Acquire(path)
+	if err != nil {
+		return nil, err // not l, which would be a Closer that is nil
+	}
+	return l, nil
 }
 
 // Open opens the store in dir, and makes one where there is none: dir may be
@@ -52,7 +64,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
 	if err := checkFilesystem(opt.FS, dir); err != nil && !opt.UnsafeFilesystem {
 		return nil, err
 	}
-	lock, err := dirlock.Acquire(filepath.Join(dir, lockName))
+	lock, err := opt.Lock(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +114,7 @@ func (s *Store) openLog(ctx context.Context, opt Options) error {
 		FS: s.fs, Dir: filepath.Join(s.dir, walName), StoreID: s.config.Store,
 		Clock: s.clock, Log: opt.Log, OnBarrier: onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
 		LazyMax: opt.BeatWait, PadBytes: opt.LogPadBytes, BallastBytes: opt.BallastBytes,
+		SegmentBytesMax: opt.SegmentBytesMax,
 	}, s.runs.Replay)
 	if err != nil {
 		return err
@@ -121,6 +134,7 @@ func (s *Store) openChunks(ctx context.Context, opt Options) error {
 		FS: s.fs, Dir: filepath.Join(s.dir, casName), StoreID: s.config.Store,
 		Ledger: ledger{s.log}, Log: opt.Log, Used: s.runs.UsedPacks(), SeqAfter: s.log.HighWater().Pack,
 		Others: s.log.Durable, BallastBytes: s.chunkBallast(),
+		PackBytesMax: opt.PackBytesMax,
 	})
 	if err != nil {
 		return err

@@ -14,12 +14,12 @@ package store
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"time"
 
 	"durafs/cas"
 	"durafs/internal/clock"
-	"durafs/internal/dirlock"
 	"durafs/internal/vfs"
 	"durafs/runs"
 	"durafs/wal"
@@ -47,6 +47,12 @@ type Options struct {
 	// BallastBytes is the size of the file in wal/ that is given up when the
 	// disk is full; 0 is 4 MiB or less on a small file system, below 0 none.
 	BallastBytes int64
+
+	// What follows is for stores on a file system that is not the operating
+	// system's, as a simulated disk is. SegmentBytesMax and PackBytesMax make
+	// files small; 0 is the usual. Lock takes the store's lock; nil is flock.
+	SegmentBytesMax, PackBytesMax int64
+	Lock                          func(path string) (io.Closer, error)
 }
 
 // Store is an open store. Its methods may be called concurrently.
@@ -59,7 +65,7 @@ type Store struct {
 	log      *wal.Log
 	chunks   *cas.Store
 	recovery Recovery
-	lock     *dirlock.Lock
+	lock     io.Closer
 }
 
 // Dir is the store's directory, absolute.
