@@ -9,14 +9,16 @@ import (
 )
 
 // text is an arena of short byte strings: chunks that are filled one after
-// the other and never moved, so that it neither copies when it grows nor
-// shows the garbage collector a pointer per string.
+// the other and never moved (but the first, which starts small), so that it
+// neither copies when it grows nor shows the garbage collector a pointer per
+// string.
 type text struct {
 	chunks [][]byte
 }
 
 const (
 	textChunkBytes = 1 << 20
+	textFirstBytes = 4 << 10
 	textUnit       = 8 // strings begin at multiples of it: a reference has 32 bits and reaches 32 GiB
 )
 
@@ -24,7 +26,12 @@ const (
 func (t *text) add(b []byte) uint32 {
 	last := len(t.chunks) - 1
 	if last < 0 || len(t.chunks[last])+len(b) > textChunkBytes {
-		t.chunks = append(t.chunks, make([]byte, 0, textChunkBytes))
+		// The first one grows to its size: a small store needs little.
+		size := textChunkBytes
+		if last < 0 {
+			size = textFirstBytes
+		}
+		t.chunks = append(t.chunks, make([]byte, 0, size))
 		last++
 	}
 	c := t.chunks[last]

@@ -25,6 +25,8 @@
 package crash
 
 import (
+	"sync"
+
 	"durafs/internal/vfs/simdisk"
 )
 
@@ -64,7 +66,10 @@ type Life struct {
 	Seed uint64
 	// Faulty says that calls may fail: the store may refuse, and fail to open,
 	// but must not promise what it then has not.
-	Faulty   bool
+	Faulty bool
+
+	// mu guards the promises, which may come from several callers.
+	mu       sync.Mutex
 	promises []Promise
 	at       []int // calls recorded when each of the last promises was made
 }
@@ -72,6 +77,8 @@ type Life struct {
 // Promise notes a promise. It counts in every state that has the calls made so
 // far.
 func (l *Life) Promise(p Promise) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.promises = append(l.promises, p)
 	l.at = append(l.at, l.Recorded())
 }

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 
 	"durafs/internal/vfs"
 	"durafs/internal/vfs/simdisk"
@@ -28,11 +29,21 @@ func L2(d *Driver, c Config) Report {
 		faults = append(faults, faultsOf(n, call, r.Seed)...)
 	}
 	rand.New(rand.NewPCG(r.Seed, 2)).Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-	r.each(len(faults), func(i int) { r.faulty(&faults[i], i) })
+	var done atomic.Int64
+	r.each(len(faults), func(i int) {
+		if r.elapsed() < l2Patience*r.Budget {
+			done.Add(1)
+			r.faulty(&faults[i], i)
+		}
+	})
 	rep := r.report()
-	rep.Calls, rep.First = len(calls), len(faults)
+	rep.Calls, rep.First, rep.Deep = len(calls), len(faults), int(done.Load())
 	return rep
 }
+
+// l2Patience is how many budgets the faults of a driver may take; those that
+// there is no time for are not counted as done.
+const l2Patience = 4
 
 // faulty leads a life with a fault, and those after it.
 func (r *run) faulty(f *fault, i int) {

@@ -12,7 +12,8 @@ type Report struct {
 	Seed          uint64
 	// Calls were made in the driver's first life; First is how many states a
 	// crash in it can leave, and Deep into how many of them a second crash was
-	// carried. In L2 First counts the faults.
+	// carried. In L2 First counts the faults there are, and Deep those that were
+	// tried.
 	Calls, First, Deep int
 	// Visited counts the states that were looked at, and Distinct those that
 	// were judged, each once.
