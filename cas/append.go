@@ -3,6 +3,8 @@ package cas
 import (
 	"context"
 	"fmt"
+
+	"durafs/internal/mutant"
 )
 
 // place is a stored record. What refers to it counts only once p is durable up
@@ -36,6 +38,11 @@ func (s *Store) append(ctx context.Context, b *block) error {
 			if at, ok := s.since(e.seen, e.hdr.ID); ok {
 				s.stats.hits.Add(1)
 				e.at = at
+				if mutant.On(mutant.DedupBeforeBarrier) {
+					at.p.mu.Lock()
+					at.p.durable = max(at.p.durable, int64(at.hint.End))
+					at.p.mu.Unlock()
+				}
 			}
 		}
 	}

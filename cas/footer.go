@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"durafs/internal/mutant"
 )
 
 const (
@@ -77,6 +79,7 @@ func parseTrailer(b []byte, off int64) (trailer, error) {
 	t.Entries = binary.LittleEndian.Uint32(b[32:])
 	t.CRC = binary.LittleEndian.Uint32(b[36:])
 	switch {
+	case mutant.On(mutant.FooterTrusted):
 	case binary.LittleEndian.Uint32(b[60:]) != keyedChecksum(b[:60], t.Nonce, off):
 		return t, errors.New("trailer's checksum is wrong")
 	case binary.LittleEndian.Uint32(b[8:]) != formatVersion || !allZero(b[12:16]):
@@ -126,7 +129,7 @@ func parseEntry(b []byte) entry {
 
 // parseEntries is the inverse of what marshalFooter writes before the trailer.
 func parseEntries(b []byte, t trailer) ([]entry, error) {
-	if int64(len(b)) != int64(t.Count)*footerEntryBytes || checksum(b) != t.CRC {
+	if int64(len(b)) != int64(t.Count)*footerEntryBytes || checksum(b) != t.CRC && !mutant.On(mutant.FooterTrusted) {
 		return nil, errors.New("footer's checksum is wrong")
 	}
 	entries := make([]entry, t.Count)

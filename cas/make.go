@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"durafs/internal/b3"
+
+	"durafs/internal/mutant"
 )
 
 // makeShare: the next pack is made when this part of the active one is full.
@@ -90,7 +92,9 @@ func (s *Store) createPack(seq uint32) made {
 	if err := f.Datasync(); err != nil {
 		return fail(s.poison("sync a new pack", err))
 	}
-	if err := s.dirHandle.Sync(); err != nil {
+	if mutant.On(mutant.NoDirSyncAfterCreate) {
+		s.log.Debug("the directory of a new pack is not synced")
+	} else if err := s.dirHandle.Sync(); err != nil {
 		return fail(s.poison("sync the directory of a new pack", err))
 	}
 	if err := s.opts.Ledger.AddPack(known); err != nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+
+	"durafs/internal/mutant"
 )
 
 // windowBytes is how much a Walker reads at once; the largest frame fits.
@@ -164,7 +166,10 @@ func (w *Walker) Claims() (durable uint64, found bool, err error) {
 			if err != nil {
 				continue
 			}
-			durable, found = max(durable, h.Durable), true
+			if !found || !mutant.On(mutant.FirstLaterFrame) {
+				durable = max(durable, h.Durable)
+			}
+			found = true
 			// A header that checks can be trusted for walking on.
 			i += h.Bytes() - Align
 			next = max(next, off+i+Align)

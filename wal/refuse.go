@@ -2,6 +2,8 @@ package wal
 
 import (
 	"fmt"
+
+	"durafs/internal/mutant"
 )
 
 // writeFailed deals with a write that failed before its barrier. Any part of
@@ -16,6 +18,10 @@ import (
 // The log goes on in the next segment.
 func (l *Log) writeFailed(cause error) {
 	w := &l.writer
+	if mutant.On(mutant.RefusedSegmentWritten) {
+		l.refuse(fmt.Errorf("%w: %w", ErrRefused, cause))
+		return
+	}
 	e := w.seg.entry()
 	e.State, e.End, e.Last = segEnded, w.pos, l.durable.Load()
 	full := isNoSpace(cause)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"durafs/internal/mutant"
 	"durafs/internal/vfs"
 	"durafs/segment"
 )
@@ -206,7 +207,9 @@ func (s *scan) check(f vfs.File, e segEntry) (read func([]byte, int64) (int, err
 		end = e.Size
 	}
 	if e.State == segLive && !s.beside {
-		unread.read = f.ReadUncachedAt
+		if !mutant.On(mutant.CacheTrusted) {
+			unread.read = f.ReadUncachedAt
+		}
 		if !s.lenient {
 			if err := f.Datasync(); err != nil {
 				return nil, fmt.Errorf("wal: %s cannot be synced: %w", name, err)
@@ -291,6 +294,9 @@ func (s *scan) take(id uint32, f segment.Frame) error {
 	s.last = f.LSN
 	if f.Kind != segment.Batch {
 		return nil
+	}
+	if mutant.On(mutant.CacheTrusted) {
+		s.vouched = max(s.vouched, f.LSN)
 	}
 	s.keep(Frame{LSN: f.LSN, Run: f.Run, Count: f.Count, Payload: f.Payload, Pos: Position{id, uint32(f.Offset)}})
 	return nil

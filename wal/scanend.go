@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"durafs/internal/mutant"
 	"durafs/segment"
 )
 
@@ -94,7 +95,7 @@ func (s *scan) liveEnd(i int, e segEntry, w *segment.Walker, bad *segment.Invali
 	if err != nil {
 		return false, false, err
 	}
-	if d := max(claims, later, s.vouched); d >= missing {
+	if d := max(claims, later, s.vouched); d >= missing && !mutant.On(mutant.RotIsCut) {
 		s.rotIn = e.ID
 		ended, err := s.stepOver(w, s.rotAt(e, end, d, stopped))
 		return false, ended, err

@@ -6,6 +6,8 @@ import (
 	"runtime"
 
 	"github.com/zeebo/blake3"
+
+	"durafs/internal/mutant"
 )
 
 // sealer is the sealer goroutine: it seals what is full, one after the other.
@@ -63,6 +65,9 @@ func (l *Log) sealQueued(s *segFile) {
 func (l *Log) seal(s *segFile) error {
 	state := l.man.current()
 	e := state.segments[s.id]
+	if mutant.On(mutant.CutBeforeListed) && e.State == segLive {
+		l.cut(s.name, s.end.Load())
+	}
 	if e.State == segLive {
 		e.State, e.End, e.Last = segEnded, s.end.Load(), s.last
 		if err := l.man.commit(setSegment(e)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"durafs/internal/mutant"
 	"durafs/segment"
 )
 
@@ -136,7 +137,7 @@ func (l *Log) admit(class Class) error {
 
 // answerAfter is the ticket of a decision that writes nothing.
 func (l *Log) answerAfter(class Class, d Decision) Ticket {
-	if d.After <= l.durable.Load() {
+	if d.After <= l.durable.Load() || mutant.On(mutant.DuplicateBeforeBarrier) {
 		return Ticket{err: d.Err}
 	}
 	for _, g := range l.queue {

@@ -87,6 +87,9 @@ func (w *storeWork) open(l *Life) (*store.Store, *storeModel, error) {
 		return nil, nil, &openError{err}
 	}
 	if err := m.judge(s); err != nil {
+		if l.Faulty {
+			err = &openError{err} // a read that fails is no loss
+		}
 		return s, nil, err
 	}
 	if notes := s.Recovery().Notes; len(notes) > 0 && !l.Faulty && damaged(notes) {

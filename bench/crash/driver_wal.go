@@ -43,11 +43,12 @@ func (w *logWork) driver(name, doc string) *Driver {
 	}
 }
 
-// The promises of a log: "tried" N batches by life M, and "have" N batches whose
-// chain of checksums is M.
+// The promises of a log: "tried" N batches by life M, "have" N batches whose
+// chain of checksums is M, and "answered" for N batches.
 const (
-	tried = "tried"
-	have  = "have"
+	tried    = "tried"
+	have     = "have"
+	answered = "answered"
 )
 
 // logModel is what may and must be in a log.
@@ -55,6 +56,8 @@ type logModel struct {
 	tried []uint64 // by life, the highest LSN that it tried
 	have  uint64
 	chain uint64
+	// atLeast so many are there, also where have is less.
+	atLeast uint64
 }
 
 func modelOfLog(promises []Promise) *logModel {
@@ -68,6 +71,9 @@ func modelOfLog(promises []Promise) *logModel {
 			m.tried[p.M] = p.N
 		case have:
 			m.have, m.chain = p.N, p.M
+			m.atLeast = max(m.atLeast, p.N)
+		case answered:
+			m.atLeast = max(m.atLeast, p.N)
 		}
 	}
 	return m
@@ -116,8 +122,8 @@ func (w *logWork) open(l *Life) (*opened, error) {
 		return nil, &openError{err}
 	}
 	o.log = log
-	if o.last() < m.have || o.chains[m.have] != m.chain {
-		return o, fmt.Errorf("%d batches were promised, and not exactly these are there: %d", m.have, o.last())
+	if o.last() < m.atLeast || o.chains[m.have] != m.chain {
+		return o, fmt.Errorf("%d batches were promised, and not exactly these are there: %d", m.atLeast, o.last())
 	}
 	l.Promise(Promise{What: have, N: o.last(), M: o.chains[o.last()]}) // it was shown
 	return o, nil
@@ -185,8 +191,11 @@ func (w *logWork) live(l *Life) error {
 // published is the owner of the log's values: it checks that they come in
 // order.
 type published struct {
+	l    *Life
 	last uint64
-	bad  error
+	// chain is that of all up to last.
+	chain uint64
+	bad   error
 }
 
 func (p *published) Publish(batches []*wal.Batch) {
@@ -194,8 +203,10 @@ func (p *published) Publish(batches []*wal.Batch) {
 		if b.LSN != p.last+1 {
 			p.bad = fmt.Errorf("LSN %d was published after %d", b.LSN, p.last)
 		}
-		p.last = b.LSN
+		p.last, p.chain = b.LSN, uint64(crc32.Update(uint32(p.chain), castagnoli, b.Body))
 	}
+	// What is published is visible, and no crash may take it back.
+	p.l.Promise(Promise{What: have, N: p.last, M: p.chain})
 }
 
 func (p *published) Reset() {}
@@ -206,7 +217,7 @@ func (w *logWork) process(l *Life, n int, closes bool) error {
 	if err != nil {
 		return err
 	}
-	state := &published{last: o.last()}
+	state := &published{l: l, last: o.last(), chain: o.chains[o.last()]}
 	o.log.Start(state)
 	err = w.append(l, o, n)
 	if closes && err == nil {
@@ -238,6 +249,16 @@ func (w *logWork) append(l *Life, o *opened, n int) error {
 				return wal.Decision{Batches: []*wal.Batch{{Run: 1, Count: 1, Body: body, BodyCRC: wal.Checksum(body)}}}
 			}))
 			i++
+		}
+		// A request that comes a second time is answered from what was decided
+		// on the first, and no sooner than that is durable.
+		var first uint64
+		again := o.log.Submit(wal.Ordinary, func(lsn uint64) wal.Decision {
+			first = lsn - 1
+			return wal.Decision{After: first}
+		})
+		if again.Wait(ctx) == nil {
+			l.Promise(Promise{What: answered, N: first})
 		}
 		for _, t := range tickets {
 			err := t.Wait(ctx)

@@ -1,7 +1,9 @@
 package crash
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,7 +109,7 @@ func L1(d *Driver, c Config) Report {
 	}
 	// First each for itself, then deeper in an order that is spread.
 	r.each(len(tasks), func(i int) { r.shallow(journal, &tasks[i]) })
-	rand.New(rand.NewPCG(r.Seed, 1)).Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
+	spread(tasks, r.Seed)
 	deadline := r.elapsed() + r.Budget
 	var deep atomic.Int64
 	r.each(len(tasks), func(i int) {
@@ -119,6 +121,20 @@ func L1(d *Driver, c Config) Report {
 	rep := r.report()
 	rep.Calls, rep.First, rep.Deep = len(journal.Calls()), len(tasks), int(deep.Load())
 	return rep
+}
+
+// spread brings tasks into an order of which each beginning is a fair sample,
+// with those of a killed process first: they are few.
+func spread(tasks []task, seed uint64) {
+	rand.New(rand.NewPCG(seed, 1)).Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
+	slices.SortStableFunc(tasks, func(a, b task) int { return cmp.Compare(a.rank(), b.rank()) })
+}
+
+func (t *task) rank() int {
+	if t.warm {
+		return 0
+	}
+	return 1
 }
 
 // each calls fn for all numbers below n, from several goroutines.

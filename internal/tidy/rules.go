@@ -17,6 +17,7 @@ var layers = map[string]int{
 	"internal/clock":    0,
 	"internal/dirlock":  0,
 	"internal/jsonscan": 0, // where JSON tokens end
+	"internal/mutant":   0,
 	"internal/need":     0,
 	"internal/tidy":     0,
 	"internal/vfs":      0,
