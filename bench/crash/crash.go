@@ -47,6 +47,10 @@ type Driver struct {
 	// Judge is the part of Live that opens and judges, where it can be made
 	// without the rest; nil: Live does it. It is what most lives are.
 	Judge func(*Life) error
+	// Rotten judges a disk on which what was stored has rotted: nothing false
+	// may be shown, and what was promised is there or named as damaged. nil: the
+	// driver has no L7.
+	Rotten func(*Life) error
 }
 
 // Promise is something that a driver said will be there from then on, or that
@@ -67,6 +71,10 @@ type Life struct {
 	// Faulty says that calls may fail: the store may refuse, and fail to open,
 	// but must not promise what it then has not.
 	Faulty bool
+	// Closes asks a first life to end well, or says that it did.
+	Closes bool
+	// Rot is what has rotted, for Rotten.
+	Rot simdisk.Damage
 
 	// mu guards the promises, which may come from several callers.
 	mu       sync.Mutex

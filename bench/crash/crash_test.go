@@ -32,6 +32,7 @@ func TestReplay(t *testing.T) {
 
 func TestL1(t *testing.T) { everyDriver(t, L1) }
 func TestL2(t *testing.T) { everyDriver(t, L2) }
+func TestL7(t *testing.T) { everyDriver(t, L7) }
 
 func everyDriver(t *testing.T, layer func(*Driver, Config) Report) {
 	var total int64

@@ -69,20 +69,24 @@ func Payloads() *Driver {
 
 func (w *storeWork) driver(name, doc string) *Driver {
 	return &Driver{
-		Name: name, Doc: doc, Live: w.live, Judge: w.judge,
+		Name: name, Doc: doc, Live: w.live, Judge: w.judge, Rotten: w.rotten,
 		Explore: simdisk.Explore{HeadBytes: []int64{segment.FrameHeaderBytes - 1, segment.FrameHeaderBytes, segment.FrameHeaderBytes + 16, 64}},
 	}
 }
 
 const storeDir = "/store"
 
+func (w *storeWork) options(l *Life) store.Options {
+	return store.Options{
+		FS: l.Disk, SegmentBytesMax: 10 << 12, PackBytesMax: w.pack, BeatWait: 1,
+		Lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil },
+	}
+}
+
 // open opens the store and holds it against what was promised.
 func (w *storeWork) open(l *Life) (*store.Store, *storeModel, error) {
 	m := modelOfStore(l.Promises())
-	s, err := store.Open(context.Background(), storeDir, store.Options{
-		FS: l.Disk, SegmentBytesMax: 10 << 12, PackBytesMax: w.pack, BeatWait: 1,
-		Lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil },
-	})
+	s, err := store.Open(context.Background(), storeDir, w.options(l))
 	if err != nil {
 		return nil, nil, &openError{err}
 	}
@@ -135,7 +139,7 @@ func (w *storeWork) live(l *Life) error {
 		lives = w.lives
 	}
 	for i := range lives {
-		if err := w.process(l, i, i < lives-1); err != nil {
+		if err := w.process(l, i, i < lives-1 || l.Closes); err != nil {
 			return allowed(l, err)
 		}
 	}

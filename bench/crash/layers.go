@@ -7,4 +7,4 @@ type layer struct {
 }
 
 // layers are all of them.
-var layers = []layer{{"L1", L1}, {"L2", L2}}
+var layers = []layer{{"L1", L1}, {"L2", L2}, {"L7", L7}}

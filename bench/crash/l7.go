@@ -1,0 +1,64 @@
+package crash
+
+import (
+	"math/rand/v2"
+
+	"durafs/internal/vfs/simdisk"
+)
+
+// rotBits is how many bits of each sector are flipped, one at a time.
+const rotBits = 6
+
+// L7 lets what a driver left rot, each kind of damage at each place, after a
+// clean end and after a kill. Nothing false may be shown, and nothing that was
+// promised may be missing without its damage being named.
+func L7(d *Driver, c Config) Report {
+	r := newRun(d, c, "L7")
+	if d.Rotten == nil {
+		return r.report()
+	}
+	total := 0
+	for _, closes := range []bool{true, false} {
+		l := d.first(r.Seed)
+		l.Closes = closes
+		if err := d.live(l); err != nil {
+			r.fail(&Failure{Err: err, Story: []string{"no damage: the driver's first life"}})
+			return r.report()
+		}
+		var all []simdisk.Damage
+		base := l.Clone()
+		for rot := range base.Damages(r.Seed, rotBits) {
+			all = append(all, rot)
+		}
+		rand.New(rand.NewPCG(r.Seed, 7)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		total += len(all)
+		r.each(len(all), func(i int) {
+			if r.elapsed() < l7Patience*r.Budget {
+				r.rotten(base, l, all[i], closes)
+			}
+		})
+	}
+	rep := r.report()
+	rep.First, rep.Deep = total, int(r.judged.Load())
+	return rep
+}
+
+// l7Patience is how many budgets a driver's damages may take.
+const l7Patience = 2
+
+func (r *run) rotten(base *simdisk.Disk, first *Life, rot simdisk.Damage, closes bool) {
+	disk := base.Clone()
+	disk.Damage(rot)
+	l := after(disk.Clone(), 1, r.Seed, first.Promises())
+	l.Closes, l.Rot = closes, rot
+	r.visited.Add(1)
+	r.judged.Add(1)
+	r.lives.Add(1)
+	if err := guarded(r.driver.Rotten, l); err != nil {
+		story := "the store was closed, and then: " + rot.String()
+		if !closes {
+			story = "the process was killed, and then: " + rot.String()
+		}
+		r.fail(&Failure{Err: err, Depth: 1, Promises: first.Promises(), Disk: disk, Story: []string{story}})
+	}
+}

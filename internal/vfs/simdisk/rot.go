@@ -1,0 +1,181 @@
+package simdisk
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strings"
+)
+
+// Damage is one way in which what is stored has rotted.
+type Damage struct {
+	// Kind is the way, the same for all of that kind, and File what it harms.
+	Kind, File string
+	// Off is where, 0 for a whole file; Other is the other file of a swap.
+	Off   int64
+	Other string
+	seed  uint64
+}
+
+func (r Damage) String() string {
+	if r.Other != "" {
+		return fmt.Sprintf("%s with %s: %s", r.File, r.Other, r.Kind)
+	}
+	return fmt.Sprintf("%s at %d: %s", r.File, r.Off, r.Kind)
+}
+
+// The kinds of damage.
+const (
+	RotBit     = "a bit is flipped"
+	RotZeros   = "a sector is zeros"
+	RotNoise   = "a sector is noise"
+	RotPage    = "a block of 4 KiB is zeros"
+	RotOther   = "a sector is another one of the file"
+	RotCut     = "the file ends here"
+	RotDeleted = "the file is gone"
+	RotSwapped = "two files have each other's names"
+)
+
+// Damages yields every damage of the disk's files: each kind at each sector or
+// block that is not zeros already, flips bits of each such sector, cuts each
+// file in some places, deletes it, and swaps it with the others of its
+// directory. The same seed flips the same bits.
+func (d *Disk) Damages(seed uint64, bits int) iter.Seq[Damage] {
+	type file struct {
+		name string
+		n    *node
+	}
+	d.mu.Lock()
+	var files []file
+	var down func(dir *node, path string)
+	down = func(dir *node, path string) {
+		for _, e := range dir.entries {
+			if e.node.dir {
+				down(e.node, path+"/"+e.name)
+			} else {
+				files = append(files, file{path + "/" + e.name, e.node})
+			}
+		}
+	}
+	down(d.root, "")
+	d.mu.Unlock()
+	return func(yield func(Damage) bool) {
+		for i, f := range files {
+			if !damagesOf(f.name, &f.n.now, seed, bits, yield) {
+				return
+			}
+			for _, g := range files[i+1:] {
+				if dirOf(f.name) == dirOf(g.name) && !yield(Damage{Kind: RotSwapped, File: f.name, Other: g.name}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func dirOf(name string) string { return name[:strings.LastIndexByte(name, '/')] }
+
+func damagesOf(name string, c *content, seed uint64, bits int, yield func(Damage) bool) bool {
+	rng := rand.New(rand.NewPCG(seed, hashName(name)))
+	page := int64(-1)
+	for i, s := range c.sectors {
+		off := int64(i) * SectorBytes
+		if s.p == nil {
+			continue
+		}
+		for range bits {
+			if !yield(Damage{Kind: RotBit, File: name, Off: off + rng.Int64N(SectorBytes), seed: rng.Uint64()}) {
+				return false
+			}
+		}
+		for _, kind := range []string{RotZeros, RotNoise, RotOther} {
+			if !yield(Damage{Kind: kind, File: name, Off: off, seed: rng.Uint64()}) {
+				return false
+			}
+		}
+		if off/BlockBytes != page {
+			page = off / BlockBytes
+			if !yield(Damage{Kind: RotPage, File: name, Off: page * BlockBytes}) ||
+				!yield(Damage{Kind: RotCut, File: name, Off: page * BlockBytes}) {
+				return false
+			}
+		}
+	}
+	return (c.size == 0 || yield(Damage{Kind: RotCut, File: name, Off: c.size - 1})) && yield(Damage{Kind: RotDeleted, File: name})
+}
+
+// Damage lets what is stored rot. The page cache shows it too.
+func (d *Disk) Damage(r Damage) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	parent, n, base, _ := d.walk(r.File)
+	if n == nil {
+		return
+	}
+	switch r.Kind {
+	case RotDeleted:
+		op := nameOp{node: n, fromDir: parent, fromName: base}
+		op.both()
+	case RotSwapped:
+		_, other, otherBase, _ := d.walk(r.Other)
+		for _, op := range []nameOp{{node: other, toDir: parent, toName: base}, {node: n, toDir: parent, toName: otherBase}} {
+			op.both()
+		}
+	default:
+		for _, c := range []*content{&n.now, &n.kept} {
+			c.own()
+			d.rot(c, r)
+		}
+	}
+}
+
+// both applies a change of names to what is seen and to what is durable.
+func (op *nameOp) both() {
+	op.keep()
+	if op.fromDir != nil {
+		op.fromDir.entries = without(op.fromDir.entries, op.fromName)
+	}
+	if op.toDir != nil {
+		op.toDir.entries = with(op.toDir.entries, op.toName, op.node)
+	}
+}
+
+func (d *Disk) rot(c *content, r Damage) {
+	i := r.Off / SectorBytes
+	switch r.Kind {
+	case RotCut:
+		cutTo(c, min(c.size, r.Off), &d.arena)
+	case RotPage:
+		for k := range int64(BlockBytes / SectorBytes) {
+			c.set(i+k, sector{})
+		}
+	case RotZeros:
+		c.set(i, sector{})
+	case RotNoise:
+		c.set(i, d.noise(i, r.seed))
+	case RotOther:
+		if n := int64(len(c.sectors)); n > 1 {
+			if s := c.at((i + 1 + int64(r.seed%uint64(n-1))) % n); s.p != nil {
+				c.set(i, d.arena.sector(i, s.p[:]))
+			} else {
+				c.set(i, sector{})
+			}
+		}
+	case RotBit:
+		b := zeroSector
+		if s := c.at(i); s.p != nil {
+			b = *s.p
+		}
+		b[r.Off%SectorBytes] ^= 1 << (r.seed % 8)
+		c.set(i, d.arena.sector(i, b[:]))
+	}
+}
+
+func (d *Disk) noise(i int64, seed uint64) sector {
+	rng := rand.New(rand.NewPCG(seed, uint64(i)))
+	var b [SectorBytes]byte
+	for k := range b {
+		b[k] = byte(rng.Uint32())
+	}
+	return d.arena.sector(i, b[:])
+}
