@@ -45,12 +45,12 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 		if l == nil {
 			return wal.Decision{Err: unknownRun(id)}
 		}
-		if r := s.fence(l, c, epoch, ev); r != nil {
-			return l.answer(r)
-		}
-		if s.acc.runs[num] == l {
+		if epoch == l.epoch && s.acc.runs[num] == l {
 			l.token = c.Writer // known from here on
 			s.heard(l)
+		}
+		if r := s.fence(l, c, epoch, ev); r != nil {
+			return l.answer(r)
 		}
 		return l.answer(nil)
 	})

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"durafs/cas"
 	"durafs/internal/vfs"
@@ -16,7 +17,7 @@ func openLog(fs vfs.FS, dir string, replay func(wal.Frame) error) (*wal.Log, err
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	log, _, err := wal.Open(ctx, wal.Options{FS: fs, Dir: dir, StoreID: testStoreID}, replay)
+	log, _, err := wal.Open(ctx, wal.Options{FS: fs, Dir: dir, StoreID: testStoreID, LazyMax: time.Microsecond}, replay)
 	return log, err
 }
 
