@@ -67,22 +67,27 @@ func (r *recovery) newSpare() (*spare, error) {
 }
 
 func (r *recovery) bytesNeeded() int64 {
-	need := segment.HeaderBytes + r.opts.groupBytesMax()
-	for _, p := range r.scan.pending {
-		need += segment.FrameBytes(int64(len(p.Payload)))
-	}
-	if r.opts.PadBytes > 0 {
-		need += 2 * r.opts.PadBytes
-	}
-	first := r.opts.segmentBytes(0)
+	need, first := r.bytesCarried()+r.opts.groupBytesMax(), r.opts.segmentBytes(0)
 	return (need + first - 1) / first * first
 }
 
+// bytesCarried is how far what is carried on reaches, padded.
+func (r *recovery) bytesCarried() int64 {
+	end := int64(segment.HeaderBytes)
+	for _, p := range r.scan.pending {
+		end += segment.FrameBytes(int64(len(p.Payload)))
+	}
+	if r.opts.PadBytes > 0 {
+		end += segment.PadBytes(end, r.opts.PadBytes)
+	}
+	return end
+}
+
 // unused are listed segments that were prepared by an earlier process and in
-// which no frame counts, large enough to begin in.
+// which no frame counts, large enough for what is carried on.
 func (r *recovery) unused() (list []segEntry) {
 	for _, e := range r.old.sortedSegments() {
-		if _, ended := r.scan.ends[e.ID]; e.State == segLive && !ended && !r.scan.headless[e.ID] && e.Size >= r.bytesNeeded() {
+		if _, ended := r.scan.ends[e.ID]; e.State == segLive && !ended && !r.scan.headless[e.ID] && e.Size >= r.bytesCarried() {
 			list = append(list, e)
 		}
 	}

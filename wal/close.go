@@ -86,7 +86,10 @@ func (l *Log) finish() error {
 		return err
 	}
 	for _, s := range l.toSeal {
-		if err := l.seal(s); err != nil {
+		switch err := l.seal(s); {
+		case isNoSpace(err) && !errors.Is(err, ErrPoisoned):
+			l.log.Warn("a segment is left to the next open to seal", "file", s.name, "cause", err)
+		case err != nil:
 			return err
 		}
 	}

@@ -100,7 +100,7 @@ func (v *verifier) run() error {
 		if e.State == segLive {
 			break // from here on it is the tail
 		}
-		if err := v.ended(e); err != nil {
+		if err := v.endedOrDropped(e); err != nil {
 			return err
 		}
 	}
@@ -173,6 +173,29 @@ func storeIDOf(fsys vfs.FS, dir string) (id [16]byte, err error) {
 		errs = append(errs, err)
 	}
 	return id, &DamageError{File: manifestNames[0], Reason: "neither copy of the manifest can be read", Err: errors.Join(errs...)}
+}
+
+// endedOrDropped is ended, except that what it finds does not count where the
+// segment was dropped meanwhile, by a log that is open beside this: its file is
+// gone then, or used for another.
+func (v *verifier) endedOrDropped(e segEntry) error {
+	report, before := v.report, v.sum.Findings
+	var held []Finding
+	v.report = func(f Finding) { held = append(held, f) }
+	err := v.ended(e)
+	v.report = report
+	if len(held) == 0 {
+		return err
+	}
+	m, loadErr := loadManifest(v.fs, v.dir, v.storeID, false)
+	if _, listed := m.state.segments[e.ID]; loadErr == nil && !listed && m.state.high.Dropped >= e.Last {
+		v.sum.Findings = before
+		return err
+	}
+	for _, f := range held {
+		report(f)
+	}
+	return err
 }
 
 // ended checks a segment that will not grow.

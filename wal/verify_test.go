@@ -1,7 +1,9 @@
 package wal
 
 import (
+	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"durafs/internal/vfs"
@@ -67,4 +69,27 @@ func TestVerifyBesideWriter(t *testing.T) {
 	if _, sum := findings(t, o.FS, o.Dir); sum.Batches != 600 {
 		t.Fatalf("%+v", sum)
 	}
+}
+
+// A segment that is dropped, and used for another, while Verify reads it is no
+// damage.
+func TestVerifyBesideDrop(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "wal")
+	l, _, _, _ := mustOpen(t, testOptions(vfs.OS, dir))
+	n := len(fillSegments(t, l, 1, 3))
+	dropped := false
+	beside := vfs.Hooked(vfs.OS, func(c vfs.Call, do func(int64) error) error {
+		if c.Op == vfs.OpRead && strings.HasSuffix(c.Name, segmentName(1)) && c.Off > 0 && !dropped {
+			dropped = true
+			if k, err := l.Drop(math.MaxUint32); err != nil || k < 3 {
+				t.Errorf("Drop: %d, %v", k, err)
+			}
+			fillSegments(t, l, n+1, 4)
+		}
+		return do(vfs.Whole)
+	})
+	if _, err := Verify(ctx, beside, dir, nil, func(f Finding) { t.Errorf("%+v", f) }); err != nil || !dropped {
+		t.Errorf("%v; dropped: %v", err, dropped)
+	}
+	mustClose(t, l)
 }
