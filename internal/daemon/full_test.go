@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,7 +23,7 @@ import (
 // What needs space is refused and says where there is none; what was running
 // can still be ended; and with space again writes go on, without a restart.
 func TestFullDisk(t *testing.T) {
-	fs := smallExt4(t, 64<<20)
+	fs := need.Ext4(t, 64<<20)
 	dir := filepath.Join(fs, "store")
 	// The socket's path must be short, and a socket needs no space.
 	d, stop := serve(t, daemon.Config{Store: dir, Socket: filepath.Join(shortDir(t), "s")})
@@ -67,28 +66,6 @@ func TestFullDisk(t *testing.T) {
 	verifyClean(t, dir)
 	stop()
 	verifyClean(t, dir)
-}
-
-// smallExt4 mounts a new ext4 file system of n bytes.
-func smallExt4(t *testing.T, n int64) string {
-	t.Helper()
-	need.Loop(t)
-	dir := t.TempDir()
-	image, mnt := filepath.Join(dir, "image"), filepath.Join(dir, "mnt")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, n), os.Mkdir(mnt, 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	command(t, "mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
-	command(t, "mount", "-o", "loop", image, mnt) // the loop device goes with the mount
-	t.Cleanup(func() { command(t, "umount", mnt) })
-	return mnt
-}
-
-func command(t *testing.T, name string, args ...string) {
-	t.Helper()
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
-	}
 }
 
 // fill takes all space of a file system, to the last block.

@@ -6,8 +6,11 @@
 package need
 
 import (
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -58,4 +61,32 @@ func Loop(t testing.TB) {
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		Missing(t, "loop devices: "+err.Error())
 	}
+}
+
+// Ext4 mounts a new ext4 file system of n bytes, for as long as the test runs.
+// Everybody may reach it, and write to it.
+func Ext4(t testing.TB, n int64) (mnt string) {
+	t.Helper()
+	Loop(t)
+	dir := t.TempDir()
+	image := filepath.Join(dir, "image")
+	mnt = filepath.Join(dir, "mnt")
+	err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, n), os.Mkdir(mnt, 0o700),
+		os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string, args ...string) {
+		t.Helper()
+		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+		}
+	}
+	run("mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
+	run("mount", "-o", "loop", image, mnt) // the loop device goes with the mount
+	t.Cleanup(func() { run("umount", mnt) })
+	if err := os.Chmod(mnt, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return mnt
 }

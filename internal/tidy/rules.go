@@ -113,6 +113,7 @@ var callRules = []callRule{
 		names: []string{"WriteFile", "Rename", "Create", "Truncate", "Mkdir", "MkdirAll"},
 		only: []string{
 			"internal/vfs",               // is the operating system's
+			"internal/need",              // makes file systems to test on
 			"internal/daemon/sockets.go", // where sockets and links to them stand
 			"bench",                      // measures the bare disk, and its store is thrown away
 			"bench/crash",                // keeps a failure for a replay
