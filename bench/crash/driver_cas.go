@@ -126,7 +126,7 @@ func holds(s *cas.Store, k keptRef, hint bool) error {
 	got := readBuffers.Get().(*[payloadBytesMax]byte)
 	defer readBuffers.Put(got)
 	n, err := r.ReadAt(got[:], 0)
-	if want := payload(k.Seed); err != io.EOF || !bytes.Equal(got[:n], want) {
+	if want := chunkPayload(k.Seed); err != io.EOF || !bytes.Equal(got[:n], want) {
 		return fmt.Errorf("payload %d was acknowledged: %d of %d bytes, %w", k.Seed, n, len(want), err)
 	}
 	return nil
@@ -137,18 +137,18 @@ const payloadBytesMax = 80_000
 
 var readBuffers = sync.Pool{New: func() any { return new([payloadBytesMax]byte) }}
 
-// payload is what the seed stands for: odd ones have several chunks.
-func payload(seed uint64) []byte {
-	if b, ok := payloads.Load(seed); ok {
+// chunkPayload is what the seed stands for: odd ones have several chunks.
+func chunkPayload(seed uint64) []byte {
+	if b, ok := chunkPayloads.Load(seed); ok {
 		return b.([]byte)
 	}
 	b := make([]byte, 17_000+seed%5*300+seed%2*50_000)
 	rand.NewChaCha8([32]byte{byte(seed)}).Read(b[:17_000])
-	payloads.Store(seed, b)
+	chunkPayloads.Store(seed, b)
 	return b
 }
 
-var payloads sync.Map // by seed: they are many times compared
+var chunkPayloads sync.Map // by seed: they are many times compared
 
 // judge opens and judges.
 func (w *chunkWork) judge(l *Life) error {
@@ -215,7 +215,7 @@ func (w *chunkWork) puts(s *cas.Store, seed uint64) error {
 }
 
 func (w *chunkWork) put(s *cas.Store, seed uint64) error {
-	ref, err := s.Put(context.Background(), bytes.NewReader(payload(seed)))
+	ref, err := s.Put(context.Background(), bytes.NewReader(chunkPayload(seed)))
 	if err != nil {
 		return err
 	}
