@@ -12,8 +12,8 @@ import (
 // seedVectors adds the smaller ones of a file.
 func seedVectors(f *testing.F, file string) {
 	for _, v := range readVectors(f, file) {
-		if in := v.In.bytes(f); len(in) < 4<<10 {
-			f.Add(in)
+		if v.In.size() < 4<<10 {
+			f.Add(v.In.bytes(f))
 		}
 	}
 }

