@@ -145,6 +145,7 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.AgainRefused:        syscall.EPERM,
 	runs.CallOpen:            syscall.EPERM,
 	runs.RollbackRefused:     syscall.EPERM,
+	runs.LockHeld:            syscall.EAGAIN,
 	runs.ScopeMismatch:       syscall.EPERM,
 	runs.BindingMismatch:     syscall.EPERM,
 	runs.PermissionMissing:   syscall.EACCES,

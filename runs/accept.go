@@ -46,7 +46,8 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 			s.heard(l)
 		}
 		l.rec, l.phase, l.revision, l.epoch, l.uid = e.rec, e.rec.phase, e.rec.revision, e.rec.epoch, e.rec.uid
-		l.lease = e.rec.lease()
+		l.lease, l.lock = e.rec.lease(), e.rec.Lock
+		s.locks.took(l.lock, l.num, l.phase.active())
 	case kindRow:
 		l.seq++
 		if e.flags&rowByStore == 0 {
@@ -67,6 +68,7 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 		l.lateRows++
 	case kindRemoved:
 		l.phase = PhaseNone
+		s.locks.took(l.lock, l.num, false)
 	case kindClaim:
 		if l.tools != nil {
 			l.tools.claimed(l.num, e.claim)
@@ -140,6 +142,14 @@ func (s *Store) locked(step func(lsn uint64) wal.Decision) func(lsn uint64) wal.
 func (s *Store) do(ctx context.Context, class wal.Class, step func(lsn uint64) wal.Decision) error {
 	_, err := s.log.Do(ctx, class, s.locked(step))
 	return s.noticed(err)
+}
+
+// answerOr is answer for a run that may be gone.
+func (l *live) answerOr(err error) wal.Decision {
+	if l == nil {
+		return wal.Decision{Err: err}
+	}
+	return l.answer(err)
 }
 
 // answer is a decision that writes nothing: err, or success, once what the

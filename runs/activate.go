@@ -129,6 +129,9 @@ func (s *Store) submitActivate(ctx context.Context, c Caller, num uint32, epoch 
 			done = false
 			return wal.Decision{}
 		}
+		if holder, ok := s.enters(was.Lock, was.Parent, nil); refusal == nil && !ok {
+			return l.answer(s.lockHeld(was.Lock, holder))
+		}
 		d := s.accept(l, lsn, b)
 		delete(s.duty.dispatches, num)
 		if refusal != nil {

@@ -46,6 +46,9 @@ func (s *Store) submitAttach(ctx context.Context, c Caller, num uint32, epoch ui
 			done = false
 			return wal.Decision{}
 		}
+		if holder, ok := s.enters(was.Lock, was.Parent, nil); !ok {
+			return l.answer(s.lockHeld(was.Lock, holder))
+		}
 		if l.lastLSN <= s.published {
 			l.pub = was // no change of it is under way
 		}

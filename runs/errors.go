@@ -61,6 +61,7 @@ const (
 	PermissionMissing   Code = "permission-missing"
 	AttachWindow        Code = "attach-window"
 	RollbackRefused     Code = "rollback-refused"
+	LockHeld            Code = "lock-held"
 	UnknownThread       Code = "unknown-thread"
 )
 
@@ -111,6 +112,7 @@ var advice = map[Code]string{
 	ScopeMismatch:       "name the scope that the run was started with",
 	BindingMismatch:     "offer the provider that the run is bound to, or have an owner allow the other one",
 	PermissionMissing:   "have an owner grant the scope, then prepare the run again",
+	LockHeld:            "wait until the holder is over, or give lock_wait",
 	RollbackRefused:     "settle the run instead",
 	UnknownThread:       "check the name; the threads there are can be listed",
 	AttachWindow:        "try again then, or say that its process is dead; an owner may force it",

@@ -51,6 +51,7 @@ type live struct {
 	wrote  uint64
 	denied bool
 
+	lock  string        // its name, "" for none; set with rec
 	lease time.Duration // 0 for none; set with rec
 	heard atomic.Int64  // boot time of the agent's last request
 

@@ -78,6 +78,7 @@ func (s *Store) Reset() {
 			continue
 		}
 		back := s.indexed(num)
+		s.locks.took(l.lock, num, back != nil && back.phase.active())
 		if back == nil || !back.phase.active() {
 			delete(s.acc.runs, num)
 			continue
@@ -91,7 +92,7 @@ func (s *Store) Reset() {
 		if back.denied = l.denied; l.wrote <= s.published {
 			back.wrote = l.wrote
 		}
-		back.lease = l.lease
+		back.lease, back.lock = l.lease, l.lock
 		back.heard.Store(l.heard.Load())
 		s.acc.runs[num] = back
 	}

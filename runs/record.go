@@ -40,6 +40,7 @@ type record struct {
 	TargetGen uint64 `json:"target_gen,omitempty"` // its generation at admission
 	Outcome   string `json:"outcome,omitempty"`    // digest of what settle was told
 
+	Lock  string   `json:"lock,omitempty"`
 	Allow *Binding `json:"allow_binding,omitempty"` // an owner's consent for one activation
 }
 

@@ -201,9 +201,13 @@ type StartRequest struct {
 	// Task is the task's text; the record keeps a bounded, masked preview.
 	Task string
 	// Lease is how long the run may be silent; negative for the default.
-	Lease   time.Duration
-	Target  string // journal target, "" for master
-	Binding *Binding
+	Lease  time.Duration
+	Target string // journal target, "" for master
+	// Lock, if not "", is held by at most one run at a time and those that
+	// descend from it; LockWait is how long to wait for it.
+	Lock     string
+	LockWait time.Duration
+	Binding  *Binding
 	// ResumeRequest is private; nil if the run cannot be resumed.
 	ResumeRequest []byte
 	// Message is the thread's user turn, JSON; nil for none.

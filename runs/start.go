@@ -77,6 +77,11 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	if err := s.putResume(ctx, a); err != nil {
 		return Started{}, true, err
 	}
+	turn, leave, err := s.waitLock(ctx, a.req.Lock, a.req.Parent, a.req.LockWait)
+	if err != nil {
+		return Started{}, true, err
+	}
+	defer leave()
 	num := s.numbers.Add(1)
 	rec := s.firstRecord(a)
 	s.mu.RLock()
@@ -89,7 +94,7 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	}
 	token := s.token(num, rec.epoch, purposeWriter)
 	overtaken := false
-	err := s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
+	err = s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
 		if a.keyed() {
 			if _, ok := s.startKey(a.key); ok {
 				overtaken = true
@@ -105,6 +110,13 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 			return wal.Decision{}
 		case !now.Enrolled:
 			return wal.Decision{After: s.acc.settingsLSN, Err: targetNotEnrolled(rec.Target)}
+		}
+		if holder, ok := s.enters(rec.Lock, rec.Parent, turn); !ok {
+			if overtaken = turn != nil; overtaken { // by an attach; wait again
+				return wal.Decision{}
+			}
+			l := s.view(holder)
+			return l.answerOr(s.lockHeld(rec.Lock, holder))
 		}
 		s.acc.ids.add(rec.ID, num, lsn)
 		if a.keyed() {
@@ -164,7 +176,7 @@ func (s *Store) firstRecord(a *starting) *record {
 		ID: r.ID, BootID: s.bootID, LeaseMS: r.Lease.Milliseconds(), Class: classNone,
 		Labels: s.inherited(a.caller, r.Parent, r.Labels), Parent: r.Parent,
 		Preview: taskPreview(r.Task), Binding: r.Binding,
-		Resume: ResumeInfo{Available: r.ResumeRequest != nil}, Target: r.Target,
+		Resume: ResumeInfo{Available: r.ResumeRequest != nil}, Target: r.Target, Lock: r.Lock,
 	}
 	if rec.ID == "" {
 		rec.ID = newID(s.clock)

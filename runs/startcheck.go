@@ -28,6 +28,12 @@ func checkStart(r *StartRequest) error {
 	if err := checkLease(&r.Lease); err != nil {
 		return err
 	}
+	if r.Lock != "" {
+		if err := badName("lock", r.Lock, goodName(r.Lock)); err != nil {
+			return err
+		}
+	}
+	r.LockWait = min(r.LockWait, LockWaitMax)
 	if r.Target == "" {
 		r.Target = targetMaster
 	}

@@ -55,6 +55,7 @@ type Store struct {
 	waiting waiting
 	duty    duty
 	feed    feed
+	locks   locks // mu guards them
 
 	projectings       projectings
 	projectionTimeout time.Duration
@@ -73,7 +74,7 @@ func New(o Options) *Store {
 	}
 	return &Store{
 		clock: o.Clock, key: o.StoreKey, logger: o.Log,
-		index: newIndex(), acc: newAccepted(), packs: map[uint32]uint32{},
+		index: newIndex(), acc: newAccepted(), locks: locks{}, packs: map[uint32]uint32{},
 		projectings:       projectings{hurry: make(chan struct{})},
 		projectionTimeout: min(o.ProjectionTimeout, ProjectionTimeoutMax),
 	}

@@ -150,6 +150,7 @@ var refusalStatus = map[runs.Code]int{
 	runs.PermissionMissing:   http.StatusConflict,
 	runs.AttachWindow:        http.StatusConflict,
 	runs.RollbackRefused:     http.StatusConflict,
+	runs.LockHeld:            http.StatusConflict,
 	runs.UnknownThread:       http.StatusNotFound,
 }
 
@@ -167,7 +168,7 @@ func refusalProblem(r *runs.Refusal) *control.Problem {
 	if c := r.Committed; c != nil {
 		p.Committed = &control.Committed{Call: c.Call, Outcome: c.Outcome, Projection: c.Projection, ByStore: c.ByStore}
 	}
-	if r.Code == runs.IdempotencyInFlight || r.Code == runs.AttachWindow {
+	if r.Code == runs.IdempotencyInFlight || r.Code == runs.AttachWindow || r.Code == runs.LockHeld {
 		p.Retryable = true
 	}
 	if r.Code == runs.RunFull {
