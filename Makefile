@@ -6,12 +6,15 @@
 # make fuzz    every fuzz target for FUZZTIME (3s)
 # make bench   every benchmark on the disk of BENCHDIR (.), into docs/benchmarks.md:
 #              some 15 minutes and 20 GiB; durafs bench --quick takes a minute
-# make crash   kill and restart the daemon ROUNDS (500) times under load
+# make crash   kill and restart the daemon ROUNDS (500) times under load, then
+#              cut, fail and rot a simulated disk for BUDGET (5m) per driver and layer
+# make mutants plant each known fault, and let the crash harness find it
 # make fmt     format everything
 #
 # demo, test, race install what is missing (Debian, as root).
 
 ROUNDS   ?= 500
+BUDGET   ?= 5m
 FUZZTIME ?= 3s
 BENCHDIR ?= .
 # Tests wait for one another on a small machine: the limit is for one that hangs.
@@ -21,7 +24,7 @@ TIMEOUT  ?= 20m
 # measures nothing.
 RACE = $$(go list ./... | grep -v -e /bench$$ -e /tidy$$)
 
-.PHONY: help build demo test lint race fuzz bench crash fmt
+.PHONY: help build demo test lint race fuzz bench crash mutants fmt
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
@@ -54,6 +57,10 @@ bench: build
 crash:
 	@scripts/setup
 	go test -count=1 -timeout 0 -v -run '^TestKill$$' ./internal/daemon -args -rounds $(ROUNDS)
+	go test -count=1 -timeout 0 -v -run '^TestL' ./bench/crash -args -budget $(BUDGET)
+
+mutants:
+	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutants$$' ./bench/crash
 
 fmt:
 	gofmt -w $$(git ls-files '*.go')

@@ -3,6 +3,8 @@ package segment
 import (
 	"encoding/binary"
 	"fmt"
+
+	"durafs/internal/mutant"
 )
 
 // FrameKind says what a frame is for.
@@ -42,7 +44,12 @@ func (k FrameKind) String() string {
 type Key struct{ crc uint32 }
 
 // NewKey is the key that goes with a file's salt.
-func NewKey(salt uint64) Key { return Key{extendUint64(0, salt)} }
+func NewKey(salt uint64) Key {
+	if mutant.On(mutant.SaltNotInChecksum) {
+		return Key{}
+	}
+	return Key{extendUint64(0, salt)}
+}
 
 // sum is the checksum of a frame header that stands at off.
 func (k Key) sum(off int64, header []byte) uint32 {
@@ -113,6 +120,9 @@ func DecodeFrameHeader(b []byte, k Key, off int64) (FrameHeader, error) {
 		if allZero(b[:FrameHeaderBytes]) {
 			return FrameHeader{}, &InvalidError{off, ReasonZeros}
 		}
+		if mutant.On(mutant.LengthBeforeChecksum) {
+			return h, nil
+		}
 		return FrameHeader{}, &InvalidError{off, ReasonHeader}
 	}
 	if flags := le.Uint16(b[14:]); flags != 0 || h.Kind < Batch || h.Kind > Manifest || b[12] != FrameHeaderBytes {
@@ -133,7 +143,7 @@ func (h *FrameHeader) CheckPayload(b []byte, off int64) (payload []byte, err err
 	}
 	end := FrameHeaderBytes + int(h.PayloadLen)
 	payload = b[FrameHeaderBytes:end:end]
-	if Checksum(payload) != h.PayloadCRC {
+	if Checksum(payload) != h.PayloadCRC && !mutant.On(mutant.PayloadNotChecked) {
 		return nil, &InvalidError{off, "payload checksum is wrong"}
 	}
 	if !allZero(b[end:h.Bytes()]) {

@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 
+	"durafs/internal/mutant"
 	"durafs/segment"
 )
 
@@ -10,6 +11,9 @@ import (
 // Open tells. Where the disk is full it takes what is set aside, and then a
 // segment that an earlier process prepared and did not use.
 func (r *recovery) begin() error {
+	if mutant.On(mutant.OldTailAppended) && r.beginOnOldTail() {
+		return nil
+	}
 	r.lastID = r.old.high.Segment
 	for _, name := range r.names {
 		// A number that a file bears is taken, also if nothing lists it.

@@ -3,6 +3,8 @@ package wal
 import (
 	"fmt"
 	"slices"
+
+	"durafs/internal/mutant"
 )
 
 // Drop forgets the oldest sealed segments: those with ids below before, up to
@@ -62,7 +64,7 @@ func (l *Log) setFree(old []segEntry) error {
 		switch {
 		case err != nil: // an earlier process may have lost it
 			continue
-		case cow || lent || info.Links != 1 || len(kept) >= poolFilesMax || info.Size > segmentBytesCap:
+		case cow || lent || info.Links != 1 && !mutant.On(mutant.LinkedRecycled) || len(kept) >= poolFilesMax || info.Size > segmentBytesCap:
 			err = l.fs.Remove(name)
 		default:
 			kept = append(kept, pooled{e.ID, e.Salt, info.Size})

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"durafs/internal/mutant"
 	"durafs/internal/vfs"
 	"durafs/segment"
 )
@@ -167,6 +168,10 @@ func (c *manifestCopy) write(frames []byte, prev uint32) error {
 	if n, err := c.f.WriteAt(frames, c.pos); err != nil || n < len(frames) {
 		return fmt.Errorf("%s %w: %w", c.f.Name(), errNotWritten, errors.Join(err, shortWrite(n, len(frames))))
 	}
+	if mutant.On(mutant.ManifestNotSynced) {
+		c.pos, c.prev = c.pos+int64(len(frames)), prev
+		return nil
+	}
 	if err := c.f.Datasync(); err != nil {
 		return err
 	}
@@ -212,6 +217,10 @@ func (m *manifest) breakOff(cause error) error {
 //
 // An error before the first rename changes nothing and is returned as it is.
 func (m *manifest) rewrite(next manifestState) error {
+	if mutant.On(mutant.ManifestUnlinkedEarly) {
+		m.fs.Remove(filepath.Join(m.dir, manifestNames[0]))
+		m.fs.Remove(filepath.Join(m.dir, manifestNames[1]))
+	}
 	s, err := m.stage(next)
 	if err != nil {
 		return err

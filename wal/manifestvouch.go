@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 
+	"durafs/internal/mutant"
 	"durafs/segment"
 )
 
@@ -56,6 +57,9 @@ func (m *manifest) vouchIn(i int) (anew bool, err error) {
 func (m *manifest) vouchFrames(c *manifestCopy) (b []byte, prev uint32) {
 	h := segment.FrameHeader{LSN: m.seq, Durable: m.seq, Prev: c.prev}
 	b = segment.AppendPad(nil, &h, c.key, c.pos, segment.HeaderBytes)
+	if mutant.On(mutant.VouchedInItsBlock) {
+		b, h.Prev = nil, c.prev
+	}
 	h.Kind = segment.Barrier
 	b = segment.AppendFrame(b, &h, c.key, c.pos+int64(len(b)), nil)
 	return b, h.CRC

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"durafs/internal/ballast"
+	"durafs/internal/mutant"
 	"durafs/internal/vfs"
 	"durafs/segment"
 )
@@ -134,11 +135,16 @@ func makeDir(fsys vfs.FS, dir string) error {
 		return err
 	}
 	defer parent.Close()
-	if _, err = fsys.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+	_, err = fsys.Stat(dir)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing {
 		err = fsys.Mkdir(dir)
 	}
 	if err != nil {
 		return err
+	}
+	if mutant.On(mutant.NoDirSyncAfterCreate) || mutant.On(mutant.DirOfKilledNotSynced) && !missing {
+		return nil
 	}
 	return parent.Sync()
 }

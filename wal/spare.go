@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"durafs/internal/mutant"
 	"durafs/internal/vfs"
 	"durafs/segment"
 )
@@ -106,6 +107,9 @@ func (l *Log) activate(s *spare, carried []byte) error {
 	if err := l.fs.Rename(l.path(spareName(s.ID)), l.path(segmentName(s.ID))); err != nil {
 		return err
 	}
+	if mutant.On(mutant.NoDirSyncAfterRename) {
+		return nil
+	}
 	if err := l.dirf.Sync(); err != nil {
 		return fmt.Errorf("%w: %w", errDirSync, err)
 	}
@@ -139,7 +143,7 @@ func (l *Log) prepare(pause func(int64) error) (*active, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = l.activate(s, nil); err == nil {
+	if err = l.activate(s, nil); err == nil && !mutant.On(mutant.ListedAfterFrames) {
 		err = l.man.commit(setSegment(s.segEntry))
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"durafs/internal/mutant"
 	"durafs/segment"
 )
 
@@ -122,7 +123,7 @@ func (l *Log) commit(g *group) {
 		l.writeFailed(err)
 		return
 	}
-	if err := l.writer.seg.f.Datasync(); err != nil {
+	if err := l.barrier(g); err != nil {
 		// What is on disk now nobody knows, and a second fdatasync would
 		// answer for less than it seems to.
 		l.poisoned(fmt.Errorf("barrier on %s: %w", l.writer.seg.name, err))
@@ -139,7 +140,7 @@ func (l *Log) commit(g *group) {
 // encode lays the frames of a group out as they will stand in the file.
 func (l *Log) encode(g *group) []byte {
 	w := &l.writer
-	buf, durable := w.buf[:0], l.durable.Load()
+	buf, durable := w.buf[:0], l.durableOf(g)
 	for _, b := range g.batches {
 		off := w.pos + int64(len(buf))
 		h := segment.FrameHeader{
@@ -170,6 +171,9 @@ func (l *Log) publish(g *group, bytes int64) {
 	w.pos += bytes
 	w.seg.end.Store(w.pos) // readable
 	l.state.Publish(g.batches)
+	if mutant.On(mutant.NewestPublished) {
+		l.publishNewest()
+	}
 
 	l.stats.note(len(g.batches), bytes)
 	l.mu.Lock()

@@ -180,7 +180,7 @@ func (w *logWork) live(l *Life) error {
 // published is the owner of the log's values: it checks that they come in
 // order.
 type published struct {
-	l    *Life
+	l    *Life // nil: it promises nothing
 	last uint64
 	// chain is that of all up to last.
 	chain uint64
@@ -193,6 +193,9 @@ func (p *published) Publish(batches []*wal.Batch) {
 			p.bad = fmt.Errorf("LSN %d was published after %d", b.LSN, p.last)
 		}
 		p.last, p.chain = b.LSN, uint64(crc32.Update(uint32(p.chain), castagnoli, b.Body))
+	}
+	if p.l == nil {
+		return
 	}
 	// What is published is visible, and no crash may take it back.
 	p.l.Promise(Promise{What: have, N: p.last, M: p.chain})

@@ -39,6 +39,8 @@ const (
 	NewestPublished
 	CutBeforeListed
 	ChunkNotVerified
+	LinkedRecycled
+	VouchedInItsBlock
 
 	end
 )
@@ -69,6 +71,8 @@ var descriptions = [end]string{
 	NewestPublished:        "with a group the newest accepted values are published too",
 	CutBeforeListed:        "a segment is cut to its end before the manifest tells the end",
 	ChunkNotVerified:       "a chunk is given out without a check",
+	LinkedRecycled:         "a segment with a second name is written again",
+	VouchedInItsBlock:      "the frame that vouches stands in the block that it vouches for",
 }
 
 // String is what the fault does wrong.
