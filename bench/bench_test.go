@@ -185,7 +185,8 @@ func TestReport(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	rows := []Row{
 		row("fast", "/s", 0.5, false, []pair{{1, 1}}), row("slow", "/s", 0.5, false, []pair{{1, 4}}),
-		row("free", "ms", 0, true, []pair{{3, 1}}), {Name: "none", Goal: 1, Note: "no mount here"},
+		row("free", "ms", 0, true, []pair{{3, 1}}),
+		{Name: "none", Goal: 1, Note: "no mount here"},
 	}
 	rows[0].Group, rows[1].Group, rows[2].Group, rows[3].Group = "a", "a", "b", "b"
 	r := NewReport(t.TempDir(), "0123456789abcdef", true, at, rows)
