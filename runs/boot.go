@@ -28,6 +28,7 @@ func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error
 	s.numbers.Store(s.index.newest)
 	s.acc.settings = s.index.settings
 	s.initDuty()
+	s.index.catchUp()
 	if _, last := s.feed.end(); last < s.published {
 		s.feed.begin(s.published)
 	}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -151,9 +152,9 @@ func (s *Store) cancelChildren(ctx context.Context, c Caller, id string) ([]stri
 func (s *Store) childrenOf(id string) (children []string) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	parent := string(appendTextID(nil, id))
-	for _, num := range s.index.byAdmit {
-		if string(s.index.parent(num)) == parent {
+	parent := appendTextID(nil, id)
+	for _, num := range s.index.linked(s.index.linkKey(linkParent, parent)) {
+		if s.index.phase(num) != PhaseNone && bytes.Equal(s.index.parent(num), parent) {
 			children = append(children, s.index.id(num))
 		}
 	}

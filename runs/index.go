@@ -39,6 +39,8 @@ type index struct {
 	journals map[string]*journal // by target
 	threads  map[string]*thread  // by name
 
+	links links
+
 	// live holds the runs that are not finished, by phase.
 	live [phaseCount]map[uint32]struct{}
 }

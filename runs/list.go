@@ -40,7 +40,7 @@ func (s *Store) List(c Caller, q ListQuery) (Page, error) {
 			break
 		}
 	}
-	if l.before > s.firstAdmission() {
+	if s.hasMore(l) {
 		page.Next = strconv.FormatUint(l.before, 10)
 	}
 	return page, nil
@@ -55,6 +55,10 @@ type listing struct {
 	text   string
 	labels Labels
 	uid    *uint32
+
+	// unfinished are the runs that were in the phase asked for when the list
+	// began, where that phase is not final.
+	unfinished []uint32
 }
 
 func newListing(c Caller, q ListQuery) (*listing, error) {
@@ -102,10 +106,39 @@ func newListing(c Caller, q ListQuery) (*listing, error) {
 	return l, nil
 }
 
-func (s *Store) firstAdmission() uint64 {
+// among is the shortest list that the runs looked for are in, in the order of
+// their admissions.
+func (l *listing) among(x *index) []uint32 {
+	best := x.byAdmit
+	try := func(list []uint32) {
+		if len(list) < len(best) {
+			best = list
+		}
+	}
+	if l.phase != PhaseNone && !l.phase.sealed() {
+		if l.unfinished == nil {
+			l.unfinished = append([]uint32{}, x.inPhase(l.phase)...)
+		}
+		try(l.unfinished)
+	}
+	if l.uid != nil {
+		try(x.linked(x.userKey(*l.uid)))
+	}
+	if l.parent != nil {
+		try(x.linked(x.linkKey(linkParent, l.parent)))
+	}
+	for k, v := range l.labels {
+		try(x.linked(x.linkKey(linkLabel, []byte(k), []byte(v))))
+	}
+	return best
+}
+
+// hasMore reports whether there is something left to look at.
+func (s *Store) hasMore(l *listing) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.index.admission(s.index.byAdmit[0])
+	among := l.among(&s.index)
+	return len(among) > 0 && l.before > s.index.admission(among[0])
 }
 
 // listChunk is how many runs are looked at under one lock.
@@ -126,12 +159,13 @@ func (s *Store) scanChunk(l *listing) (num uint32, more bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	x := &s.index
-	end := len(x.byAdmit)
+	among := l.among(x)
+	end := len(among)
 	if l.before != 0 {
-		end = sort.Search(len(x.byAdmit), func(i int) bool { return x.admission(x.byAdmit[i]) >= l.before })
+		end = sort.Search(len(among), func(i int) bool { return x.admission(among[i]) >= l.before })
 	}
 	for i := end - 1; i >= 0 && i >= end-listChunk; i-- {
-		n := x.byAdmit[i]
+		n := among[i]
 		l.before = x.admission(n)
 		if l.matches(x, n) {
 			return n, true
@@ -148,6 +182,8 @@ func (x *index) admission(num uint32) uint64 {
 func (l *listing) matches(x *index, num uint32) bool {
 	c, i := x.at(num)
 	switch {
+	case c.phase[i] == PhaseNone: // its admission was undone
+		return false
 	case l.phase != PhaseNone && c.phase[i] != l.phase:
 		return false
 	case l.uid != nil && c.uid[i] != *l.uid:

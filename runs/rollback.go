@@ -182,6 +182,9 @@ func (x *index) applyRemoval(e entry, lsn uint64) error {
 	x.ids.remove(num, x.idBytes)
 	if at := slices.Index(x.byAdmit, num); at >= 0 {
 		x.byAdmit = slices.Delete(x.byAdmit, at, at+1)
+		if at < x.links.done {
+			x.links.done--
+		}
 	}
 	x.setPhase(num, PhaseNone)
 	c, i := x.at(num)

@@ -169,7 +169,7 @@ func (s *Store) Thread(c Caller, name string, before uint64, limit int) (ThreadP
 		list = slices.Clone(t.messages[max(0, end-limit):end])
 	}
 	more := t != nil && len(list) > 0 && list[0].lsn != t.messages[0].lsn
-	recent := s.index.newestInThread(name, ThreadCallsRuns)
+	recent := s.index.inThread(name, ThreadCallsRuns)
 	s.mu.RUnlock()
 	if t == nil && len(recent) == 0 {
 		return ThreadPage{}, fieldRefusal(UnknownThread, "thread", "there is no thread %s", quote(name))
@@ -367,10 +367,4 @@ func (s *Store) Threads(c Caller, after string, limit int) (list []ThreadInfo, m
 		list[i].LastAt = unixTime(b.stamp.at)
 	}
 	return list, more, nil
-}
-
-// newestInThread lists the newest runs of a thread; mu is held.
-func (x *index) newestInThread(name string, n int) []uint32 {
-	all := x.inThread(name)
-	return all[max(0, len(all)-n):]
 }

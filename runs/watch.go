@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"fmt"
+	"math"
 )
 
 // WatchQuery says what to watch.
@@ -126,7 +127,7 @@ func (s *Store) watched(num uint32, thread string) (nums []uint32) {
 	case num != 0:
 		return []uint32{num}
 	case thread != "":
-		return s.index.inThread(thread)
+		return s.index.inThread(thread, math.MaxInt)
 	}
 	for p := Running; int(p) < phaseCount; p++ {
 		if !p.sealed() {
@@ -282,14 +283,3 @@ func (s *Store) offer(num uint32) { s.feed.add(0, feedEvent{num: num, kind: feed
 
 // tellAbort tells watchers that a run's agent is to abort.
 func (s *Store) tellAbort(num uint32) { s.feed.add(0, feedEvent{num: num, kind: feedAbort}) }
-
-// inThread lists the runs of a thread, in the order of their admissions.
-func (x *index) inThread(thread string) (nums []uint32) {
-	hash := x.threadHash(thread)
-	for _, num := range x.byAdmit {
-		if c, i := x.at(num); c.thread[i] == hash && string(x.label(num, "thread")) == thread {
-			nums = append(nums, num)
-		}
-	}
-	return nums
-}

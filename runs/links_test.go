@@ -1,0 +1,73 @@
+package runs
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"durafs/internal/clock"
+)
+
+// TestListDoesNotGrow lists pages of a store of 1,000 and of 100,000 runs: what
+// a page costs does not depend on how many others there are.
+func TestListDoesNotGrow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes 100,000 runs")
+	}
+	small, large := newListed(t, 1000), newListed(t, 100_000)
+	for name, q := range map[string]ListQuery{
+		"all": {}, "thread": {Thread: "T"}, "rare label": {Labels: Labels{"n": "7"}}, "parent": {Parent: "exec_parent"},
+		"running": {Phase: "running"}, "none": {Labels: Labels{"n": "x"}},
+	} {
+		a, b := small.pageTime(t, q), large.pageTime(t, q)
+		t.Logf("%s: %s and %s", name, a, b)
+		// Microseconds of noise are no growth.
+		if b > a*13/10+200*time.Microsecond {
+			t.Errorf("%s: a page takes %s among 1,000 runs and %s among 100,000", name, a, b)
+		}
+	}
+}
+
+// newListed is a store whose index has n finished runs, 60 of them of one
+// thread, parent and label, and 60 that run.
+func newListed(t *testing.T, n int) *world {
+	w := newWorld(t)
+	for i := range 60 {
+		a := w.start(StartRequest{ID: fmt.Sprint("exec_", i), Parent: "exec_parent", Labels: Labels{"thread": "T", "n": "7"}})
+		_ = a
+	}
+	at := w.s.index.record(uint32(w.ref("exec_0")))
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	x := &w.s.index
+	for i := range n {
+		num := x.newest + 1
+		c, k := x.admit(num, &admission{id: fmt.Sprint("exec_more", i), labels: Labels{"n": fmt.Sprint("v", i%500)}})
+		c.admission[k], c.record[k], c.revision[k] = uint64(1000+i), at, 1
+		x.setPhase(num, Terminal)
+	}
+	x.catchUp()
+	return w
+}
+
+func (x *index) record(num uint32) place {
+	c, i := x.at(num)
+	return c.record[i]
+}
+
+// pageTime is the best of several times that a page takes.
+func (w *world) pageTime(t *testing.T, q ListQuery) time.Duration {
+	best := time.Hour
+	for range 20 {
+		began := clock.System.Boot()
+		page, err := w.s.List(owner, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(page.Runs); n != 50 && n != 0 {
+			t.Fatalf("a page of %d", n)
+		}
+		best = min(best, clock.System.Boot()-began)
+	}
+	return best
+}
