@@ -55,6 +55,9 @@ func (s *Store) startIndexer(names []string) {
 		}
 	}
 	slices.Reverse(old)
+	if s.opts.ReadOnly != nil {
+		old = nil // nobody will ask what is there already, and nothing is written
+	}
 	go s.runIndexer(names, old)
 }
 

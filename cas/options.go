@@ -56,6 +56,12 @@ type Options struct {
 	// the recovered log. A pack of an earlier process is cut there. A pack
 	// that is not in it is used by nothing.
 	Used map[uint32]uint32
+	// KeepAll says that Used is not all that is referred to: then packs of an
+	// earlier process are kept as far as they are sound.
+	KeepAll bool
+	// ReadOnly, if not nil, is why nothing is to be changed: it is the answer
+	// to every Put.
+	ReadOnly error
 	// SeqAfter is the highest pack number that the ledger ever took, also
 	// where its list does not tell it any more.
 	SeqAfter uint32

@@ -40,7 +40,10 @@ func (r *Recovery) damaged(p *pack, off int64, id ID, reason string, err error) 
 // refers to was behind a barrier; if it is not there, or wrong, that is
 // damage, which is named and does not keep the store from opening.
 func (s *Store) recover(ctx context.Context) (rec Recovery, indexes []string, err error) {
-	if err := s.dirHandle.Sync(); err != nil {
+	s.poisoned = s.opts.ReadOnly
+	if s.poisoned != nil {
+		// Not even synced.
+	} else if err := s.dirHandle.Sync(); err != nil {
 		_ = s.poison("sync the directory of packs", err)
 	}
 	known := s.knownPacks()
@@ -181,7 +184,7 @@ func (s *Store) noteOrphan(name string, rec *Recovery) {
 	}
 	info, err := s.fs.Stat(path)
 	empty := active && err == nil && info.Size <= packHeaderBytes
-	if (empty || s.wasDropped(path)) && s.fs.Remove(path) == nil {
+	if (empty || s.wasDropped(path)) && s.opts.ReadOnly == nil && s.fs.Remove(path) == nil {
 		return
 	}
 	rec.Orphans = append(rec.Orphans, name)

@@ -19,7 +19,7 @@ func (s *Store) scanOpen(ctx context.Context, open []*pack, rec *Recovery) ([]*p
 		used = make(map[uint32]uint32)
 	}
 	var ends []*pack
-	keepAll := false
+	keepAll := s.opts.KeepAll
 	for _, p := range slices.Backward(open) {
 		keepAll = keepAll || s.sealedBehind(p)
 		if err := ctx.Err(); err != nil {

@@ -83,6 +83,7 @@ const (
 	CodeDegraded        = "degraded"          // 503
 	CodeBusy            = "busy"              // 503: the queue is full
 	CodeNoSpace         = "no-space"          // 507
+	CodeReadOnly        = "read-only"         // 503: opened so, since it is damaged or full
 	CodePoisoned        = "poisoned"          // 503
 	CodeWriteFailed     = "write-failed"      // 503: nothing was kept
 	CodeOutcomeUnknown  = "outcome-unknown"   // 500: it may have happened

@@ -57,6 +57,7 @@ func kind[T error](name string, e syscall.Errno) errnoRow {
 // errnos is searched in order. Damage comes first: what it wraps is of the
 // store's own files.
 var errnos = []errnoRow{
+	value("wal.ErrReadOnly", wal.ErrReadOnly, syscall.EROFS), // it wraps the damage that is why
 	kind[*wal.DamageError]("wal.DamageError", syscall.EIO),
 	kind[*cas.DamageError]("cas.DamageError", syscall.EIO),
 	value("cas.ErrNotFound", cas.ErrNotFound, syscall.EIO), // it is referred to, so it is lost
@@ -142,6 +143,7 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.Finished:            syscall.EPERM,
 	runs.AttachRequired:      syscall.EPERM,
 	runs.WrongPhase:          syscall.EPERM,
+	runs.RunDamaged:          syscall.EIO,
 	runs.AgainRefused:        syscall.EPERM,
 	runs.CallOpen:            syscall.EPERM,
 	runs.RollbackRefused:     syscall.EPERM,

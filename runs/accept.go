@@ -19,6 +19,9 @@ func newBatch(run uint32, entries ...entry) *wal.Batch {
 // the accepted state to what it will be when they are published; mu is held,
 // and all checks were made.
 func (s *Store) accept(l *live, lsn uint64, batches ...*wal.Batch) wal.Decision {
+	if s.index.isDamaged(l.num) {
+		return l.answer(s.refuseDamaged(l.num)) // whoever has not asked before
+	}
 	at := s.clock.Now().UnixNano()
 	for n, b := range batches {
 		v := b.Value.(*batch)

@@ -262,7 +262,9 @@ func (s *Store) endDispatches(ctx context.Context, now time.Duration) {
 	}
 	s.mu.RUnlock()
 	for _, num := range due {
-		if err := s.failDispatch(ctx, num, "the resume token was not used in time", false); err != nil {
+		err := s.failDispatch(ctx, num, "the resume token was not used in time", false)
+		s.foundDamage(num, err)
+		if err != nil && !isDamage(err) {
 			s.logger.Warn("a dispatch that is over was not taken back", "run", num, "error", err)
 			return
 		}

@@ -13,6 +13,11 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 	seqs := make([]uint64, 1, 4)[:0]
 	for _, r := range b.stamp.runs {
 		seqs = append(seqs, r.seq)
+		if len(x.damaged) > 0 {
+			if err := x.found(r.run, r.seq, r.ordinal); err != nil {
+				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
+			}
+		}
 	}
 	for n, e := range b.entries {
 		at := makePlace(pos, n)
@@ -23,7 +28,13 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 			continue
 		}
 		if e.kind != kindAdmission && x.phase(e.run) == PhaseNone {
-			return 0, fmt.Errorf("runs: LSN %d tells of run %d, which was never admitted", lsn, e.run)
+			known, err := x.orphan(b, e, lsn, seqs)
+			if err != nil {
+				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
+			}
+			if !known {
+				continue
+			}
 		}
 		c, i := x.at(e.run)
 		var err error
@@ -87,6 +98,26 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 	return changed, nil
 }
 
+// orphan is an entry of a run that was never admitted, as far as can be read.
+// known is true when it says itself who the run is.
+func (x *index) orphan(b *batch, e entry, lsn uint64, seqs []uint64) (known bool, err error) {
+	if x.damaged[e.run] == nil && !x.lostAny {
+		return false, badBatch("it tells of run %d, which was never admitted", e.run)
+	}
+	x.newest = max(x.newest, e.run)
+	x.damageOf(e.run)
+	r := b.stamp.find(e.run)
+	switch e.kind {
+	case kindRecord:
+		return x.revive(e, lsn, b.stamp.at, seqs[r], b.stamp.runs[r].ordinal)
+	case kindRow:
+		seqs[r]++
+	case kindPayload:
+		b.stamp.runs[r].ordinal++
+	}
+	return false, nil
+}
+
 func (x *index) applyAdmission(e entry, lsn uint64, at int64) error {
 	a, err := parseAdmission(e)
 	if err != nil {
@@ -109,7 +140,15 @@ func (x *index) applyRecord(c *columns, i int, e entry, at place) (sealed bool, 
 	if err != nil {
 		return false, err
 	}
-	if h.revision != uint64(c.revision[i])+1 || h.epoch < uint64(c.epoch[i]) {
+	certain := c.revision[i]
+	if d := x.damaged[e.run]; d != nil && d.revision > 0 {
+		certain, d.revision = d.revision, 0
+		if h.revision > uint64(certain) { // those between are lost
+			certain = uint32(h.revision) - 1
+		}
+		d.epoch = uint32(h.epoch)
+	}
+	if h.revision != uint64(certain)+1 || h.epoch < uint64(c.epoch[i]) {
 		return false, badBatch("it goes from revision %d to %d, epoch %d to %d", c.revision[i], h.revision, c.epoch[i], h.epoch)
 	}
 	sealed = h.phase.sealed() && !c.phase[i].sealed()
@@ -131,10 +170,8 @@ func (x *index) applyRow(c *columns, i int, e entry, pos wal.Position, seq uint6
 	}
 	off := c.logBytes[i]
 	end := off + int64(lineBytes(w.text, w.flags, seq))
-	es := x.extents.of(c.extents[i])
-	sameFrame := len(es) > 0 && es[len(es)-1].pos() == pos
-	if len(es) == 0 || !sameFrame && !es[len(es)-1].takes(pos, end) {
-		c.extents[i] = x.extents.push(c.extents[i], makeExtent(pos, uint32(seq), off))
+	if last, ok := x.lastExtent(e.run); !ok || last.pos() != pos && !last.takes(pos, end) {
+		x.pushExtent(e.run, makeExtent(pos, uint32(seq), off))
 	}
 	c.lastSeq[i], c.logBytes[i] = uint32(seq), end
 	if w.flags&rowKeyed != 0 {
@@ -148,7 +185,7 @@ func (x *index) applyPayload(c *columns, i int, e entry, at place) error {
 	if err != nil {
 		return err
 	}
-	c.payload[i] = x.payloads.push(e.run, p.name, c.payload[i], at)
+	x.pushPayload(e.run, nameHash(e.run, p.name), at)
 	c.payloads[i]++
 	return nil
 }

@@ -33,6 +33,9 @@ func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error
 		s.feed.begin(s.published)
 	}
 	log.Start(s)
+	if log.ReadOnly() != nil {
+		return nil // what a former boot left stays as it is
+	}
 	for _, step := range []struct {
 		what string
 		left func() []uint32
@@ -73,14 +76,21 @@ func (s *Store) eachOf(ctx context.Context, nums []uint32, fn func(num uint32) (
 	for window := range slices.Chunk(nums, bootWindow) {
 		tickets := make([]wal.Ticket, 0, len(window))
 		for _, num := range window {
+			if s.isDamaged(num) {
+				continue
+			}
 			t, err := fn(num)
+			if isDamage(err) {
+				s.foundDamage(num, err)
+				continue // it waits for its repair, and nobody else for it
+			}
 			if err != nil {
 				return fmt.Errorf("run number %d: %w", num, err)
 			}
 			tickets = append(tickets, t)
 		}
 		for _, t := range tickets {
-			if err := t.Wait(ctx); err != nil {
+			if err := t.Wait(ctx); err != nil && !isDamage(err) {
 				return err
 			}
 		}

@@ -279,7 +279,15 @@ func (s *Store) pressCancels(ctx context.Context, now time.Duration) {
 		s.tellAbort(num)
 	}
 	for num, abort := range over {
-		if err := s.finishCancel(ctx, num, abort); err != nil {
+		err := s.finishCancel(ctx, num, abort)
+		if isDamage(err) {
+			s.foundDamage(num, err)
+			s.mu.Lock()
+			delete(s.duty.cancels, num)
+			s.mu.Unlock()
+			continue
+		}
+		if err != nil {
 			s.logger.Warn("a cancelled run was not ended", "run", num, "error", err)
 			return
 		}

@@ -49,6 +49,7 @@ const (
 	ProtectedSource     Code = "protected-source"
 	SettleConflict      Code = "settle-conflict"
 	UnaccountedCalls    Code = "unaccounted-calls"
+	RunDamaged          Code = "run-damaged"
 	CallExists          Code = "call-exists"
 	UnknownCall         Code = "unknown-call"
 	OutcomeConflict     Code = "outcome-conflict"
@@ -102,6 +103,7 @@ var advice = map[Code]string{
 	ProtectedSource:     "use a source that callers may write: named or tool_result",
 	SettleConflict:      "read the record: the outcome that came first stands",
 	UnaccountedCalls:    "say running or ended for every open call",
+	RunDamaged:          "read what is left of it; it takes no writes before durafs repair, which this version does not have yet, and other runs are not touched",
 	CallExists:          "do not run the tool; an open call runs again only under a later epoch, by again",
 	UnknownCall:         "claim the call first; its claim answered its number",
 	OutcomeConflict:     "take what is committed: the outcome that came first stands",

@@ -37,6 +37,11 @@ func (e extent) takes(pos wal.Position, end int64) bool {
 		pos.Offset-e.offset <= extentSpanBytesMax && end-e.off() <= extentTextBytesMax
 }
 
+// holds reports whether a row of e may begin in a frame at pos.
+func (e extent) holds(pos wal.Position) bool {
+	return pos.Segment == e.segment && pos.Offset-e.offset <= extentSpanBytesMax
+}
+
 // list is a run's extents in the arena: a block of the class that fits n.
 type list struct {
 	block uint32
@@ -89,6 +94,21 @@ func (x *extents) push(l list, e extent) list {
 	return l
 }
 
+// pop takes the last one away.
+func (x *extents) pop(l list) list {
+	if class := classOf(l.n); l.n == 1 || class != classOf(l.n-1) {
+		old, rest := l, x.of(l)[:l.n-1]
+		if l = (list{}); len(rest) > 0 {
+			l = list{x.alloc(classOf(uint32(len(rest)))), uint32(len(rest))}
+			copy(x.of(l), rest)
+		}
+		x.classes[class].free = append(x.classes[class].free, old.block)
+		return l
+	}
+	l.n--
+	return l
+}
+
 func (x *extents) alloc(class int) uint32 {
 	c := &x.classes[class]
 	if n := len(c.free); n > 0 {
@@ -103,6 +123,43 @@ func (x *extents) alloc(class int) uint32 {
 	}
 	c.blocks++
 	return c.blocks - 1
+}
+
+// lastExtent is the newest extent of a run.
+func (x *index) lastExtent(num uint32) (e extent, ok bool) {
+	es := x.extentsOf(num)
+	if len(es) == 0 {
+		return extent{}, false
+	}
+	return es[len(es)-1], true
+}
+
+// extentsOf are all extents of a run; they may be read until the next push.
+func (x *index) extentsOf(num uint32) []extent {
+	if d := x.damaged[num]; d != nil && d.log != nil {
+		return d.log
+	}
+	c, i := x.at(num)
+	return x.extents.of(c.extents[i])
+}
+
+func (x *index) pushExtent(num uint32, e extent) {
+	if d := x.damaged[num]; d != nil && d.log != nil {
+		d.log = append(d.log, e)
+		return
+	}
+	c, i := x.at(num)
+	c.extents[i] = x.extents.push(c.extents[i], e)
+}
+
+// popExtent takes the newest extent away.
+func (x *index) popExtent(num uint32) {
+	if d := x.damaged[num]; d != nil && d.log != nil {
+		d.log = d.log[:len(d.log)-1]
+		return
+	}
+	c, i := x.at(num)
+	c.extents[i] = x.extents.pop(c.extents[i])
 }
 
 // byOffset is the index of the extent that holds rendered offset off.

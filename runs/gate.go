@@ -14,15 +14,18 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 	if _, err := ParseID(id); err != nil {
 		return 0, 0, err
 	}
+	if err := s.log.ReadOnly(); err != nil {
+		return 0, 0, err
+	}
 	s.mu.RLock()
 	num = s.find(id)
 	l := s.view(num)
 	pass, newest := false, uint64(0)
 	if l != nil {
-		newest = l.epoch
+		newest = s.index.epochMax(num, l.epoch)
 		if l.holds(c.Writer) {
 			s.heard(l)
-			epoch = newest
+			epoch = l.epoch
 			pass = s.fence(l, c, epoch, ev) == nil
 		}
 	}
@@ -70,6 +73,8 @@ func (s *Store) fence(l *live, c Caller, epoch uint64, ev event) *Refusal {
 		r := refuse(StaleWriter, "the writer token is of epoch %d, and the run is in epoch %d", epoch, l.epoch)
 		r.late = true
 		return r
+	case s.index.isDamaged(l.num):
+		return s.refuseDamaged(l.num)
 	}
 	return l.takes(ev)
 }

@@ -55,22 +55,24 @@ func (s *Store) mayRead(c Caller, num uint32) error {
 	if c.Writer == "" {
 		return refuse(NotOwner, "the run is not this caller's to read")
 	}
-	newest := s.epochNow(num)
-	switch epoch := s.epochOf(num, c.Writer, newest); epoch {
-	case newest:
-		return nil
-	case 0:
+	now, newest := s.epochs(num)
+	switch epoch := s.epochOf(num, c.Writer, newest); {
+	case epoch == 0:
 		return refuse(WrongToken, "the writer token is not one of this run")
-	default:
-		return refuse(StaleWriter, "the writer token is of epoch %d, and the run is in epoch %d", epoch, newest)
+	case epoch < now:
+		return refuse(StaleWriter, "the writer token is of epoch %d, and the run is in epoch %d", epoch, now)
 	}
+	return nil
 }
 
-func (s *Store) epochNow(num uint32) uint64 {
+// epochs are the published epoch of a run, and the highest that may have been
+// given: another one only where the run is damaged.
+func (s *Store) epochs(num uint32) (now, newest uint64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	c, i := s.index.at(num)
-	return uint64(c.epoch[i])
+	now = uint64(c.epoch[i])
+	return now, s.index.epochMax(num, now)
 }
 
 // Info tells what the index knows of a run.
@@ -102,13 +104,22 @@ func (s *Store) recordFor(c Caller, num uint32) (*Record, string, error) {
 	}
 	if m.rec == nil {
 		rec, err := s.readRecord(m.at)
+		if isDamage(err) {
+			s.foundDamage(num, err)
+			m.run, _ = s.Info(Ref(num))
+			rec, err = s.shellOf(num), nil
+		}
 		if err != nil {
 			return nil, "", err
 		}
 		m.rec = rec
 	}
 	writer := c.Writer != "" && s.epochOf(num, c.Writer, m.rec.epoch) == m.rec.epoch
-	return m.rec.public(m.run, m.heartbeat, actionsOf(m.rec.phase, writer, c.owns())), etag(m.run.Admission, m.run.Revision), nil
+	actions := []string{}
+	if !m.run.Damaged {
+		actions = actionsOf(m.rec.phase, writer, c.owns())
+	}
+	return m.rec.public(m.run, m.heartbeat, actions), etag(m.run.Admission, m.run.Revision), nil
 }
 
 // moment is what is published of a run at one moment; rec is nil where the

@@ -43,6 +43,11 @@ type index struct {
 
 	// live holds the runs that are not finished, by phase.
 	live [phaseCount]map[uint32]struct{}
+
+	// damaged are the runs of which something is lost, also those of which
+	// nothing else is known; lostAny says that it may be of any run.
+	damaged map[uint32]*damage
+	lostAny bool
 }
 
 // chunkRuns is how many runs a chunk of columns holds.
@@ -119,6 +124,7 @@ func newIndex() index {
 		keys: map[hash16]keyedRow{}, starts: map[hash16]startKey{},
 		late: map[uint32]*lateFile{}, outboxes: map[uint32]place{}, settings: new(settings),
 		journals: map[string]*journal{}, threads: map[string]*thread{},
+		damaged: map[uint32]*damage{},
 	}
 	for p := range x.live {
 		if p != int(PhaseNone) && !Phase(p).sealed() {
@@ -236,6 +242,9 @@ func (x *index) run(num uint32) (Run, bool) {
 	}
 	if l := x.late[num]; l != nil {
 		r.LateRows, r.LateBytes = uint64(len(l.rows)), l.bytes
+	}
+	if d := x.damaged[num]; d != nil {
+		r.Damaged, r.Generation, r.Rows = true, d.changes, d.rowsLeft(c.lastSeq[i])
 	}
 	return r, true
 }

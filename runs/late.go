@@ -146,6 +146,7 @@ func (s *Store) ReadLateAt(ref Ref, p []byte, off int64) (int, error) {
 	for _, r := range rows {
 		line, err := read.line(s, r.at)
 		if err != nil {
+			s.foundDamage(uint32(ref), err)
 			return n, err
 		}
 		n += copy(p[n:], line[max(0, off+int64(n)-r.off):])

@@ -76,13 +76,18 @@ func (s *Store) expireLeases(ctx context.Context, now time.Duration) {
 	s.mu.RLock()
 	var due []uint32
 	for num, l := range s.acc.runs {
-		if s.silent(l, now) {
+		if s.silent(l, now) && !s.index.isDamaged(num) {
 			due = append(due, num)
 		}
 	}
 	s.mu.RUnlock()
 	for _, num := range due {
-		if err := s.expire(ctx, num, now); err != nil {
+		err := s.expire(ctx, num, now)
+		if isDamage(err) {
+			s.foundDamage(num, err)
+			continue
+		}
+		if err != nil {
 			s.logger.Warn("a run whose lease has ended was not paused", "run", num, "error", err)
 			return
 		}

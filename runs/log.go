@@ -22,6 +22,7 @@ func (s *Store) ReadLogAt(ref Ref, p []byte, off int64) (int, error) {
 		return n < len(p)
 	})
 	if err != nil {
+		s.foundDamage(uint32(ref), err)
 		return n, err
 	}
 	if n < len(p) {
@@ -40,14 +41,21 @@ func (s *Store) LogOffset(ref Ref, seq uint64) (int64, error) {
 	if seq <= 1 {
 		return 0, nil
 	}
+	s.mu.RLock()
+	es := s.index.extentsOf(uint32(ref))
+	if n := len(es); n > 0 && es[n-1].isGap() && seq >= uint64(es[n-1].seq) {
+		defer s.mu.RUnlock()
+		return es[n-1].off(), nil // how many are lost may not be known
+	}
 	if seq > run.LastSeq {
+		defer s.mu.RUnlock()
 		return run.LogBytes, nil
 	}
-	s.mu.RLock()
-	c, i := s.index.at(uint32(ref))
-	es := s.index.extents.of(c.extents[i])
 	span := logSpan{num: uint32(ref), extents: []extent{es[bySeq(es, uint32(seq))]}, last: uint32(seq)}
 	s.mu.RUnlock()
+	if span.extents[0].isGap() {
+		return span.extents[0].off(), nil
+	}
 	at := int64(-1)
 	next := uint64(span.extents[0].seq)
 	err := s.walkLog(span, func(lineOff int64, _ []byte) bool {
@@ -55,6 +63,7 @@ func (s *Store) LogOffset(ref Ref, seq uint64) (int64, error) {
 		next++
 		return next <= seq
 	})
+	s.foundDamage(uint32(ref), err)
 	return at, err
 }
 
@@ -63,6 +72,7 @@ type logSpan struct {
 	num     uint32
 	extents []extent
 	last    uint32
+	endless bool // nobody knows how many rows the gap at the end stands for
 }
 
 // logSpan finds the extents that hold n bytes from off on.
@@ -80,12 +90,14 @@ func (s *Store) logSpan(num uint32, off, n int64) (logSpan, error) {
 	if n == 0 || off >= c.logBytes[i] {
 		return span, nil
 	}
-	es := s.index.extents.of(c.extents[i])
+	es := s.index.extentsOf(num)
 	from := byOffset(es, off)
 	to := byOffset(es, off+n-1) + 1
 	span.extents = append(span.extents, es[from:to]...)
 	if to < len(es) {
 		span.last = es[to].seq - 1
+	} else if d := s.index.damaged[num]; d != nil && d.loss != nil {
+		span.endless = d.loss.endless
 	}
 	return span, nil
 }
@@ -98,6 +110,7 @@ func (s *Store) walkLog(span logSpan, fn func(off int64, line []byte) bool) erro
 		if i+1 < len(span.extents) {
 			last = span.extents[i+1].seq - 1
 		}
+		w.endless = span.endless && i+1 == len(span.extents)
 		if err := w.extent(e, last); err != nil || w.stopped {
 			return err
 		}
@@ -112,6 +125,10 @@ type logWalk struct {
 	buf     [8 << 10]byte // holds most frames; a read takes as much at once
 	line    []byte
 	stopped bool
+	endless bool // of the extent that is walked
+	// damage is what was stepped over and may have been of the run: if a row is
+	// missing then, it was.
+	damage error
 }
 
 // extent renders an extent's rows, up to last: those in the frame that it
@@ -119,11 +136,23 @@ type logWalk struct {
 // them lie frames of other runs, which are stepped over.
 func (w *logWalk) extent(e extent, last uint32) error {
 	pos, seq, off := e.pos(), e.seq, e.off()
+	if e.isGap() {
+		w.line = appendGap(w.line[:0], e.seq, last, w.endless)
+		w.stopped = !w.fn(off, w.line)
+		return nil
+	}
 	for seq <= last {
-		if pos.Segment != e.segment || pos.Offset-e.offset > extentSpanBytesMax {
-			return badBatch("its row %d of run %d is not where the index says", seq, w.span.num)
+		if !e.holds(pos) {
+			return w.missing(seq)
 		}
 		f, next, err := w.store.log.ReadBatch(pos, w.buf[:])
+		if d := rotten(err); d != nil && next != pos {
+			if d.Run == 0 || d.Run == uint64(w.span.num) {
+				w.damage = err
+			}
+			pos = next
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -137,6 +166,14 @@ func (w *logWalk) extent(e extent, last uint32) error {
 	return nil
 }
 
+// missing is the error of a row that is not where it should be.
+func (w *logWalk) missing(seq uint32) error {
+	if w.damage != nil {
+		return w.damage
+	}
+	return badBatch("its row %d of run %d is not where the index says", seq, w.span.num)
+}
+
 // frame renders the rows of the run that are in f, from seq on.
 func (w *logWalk) frame(f wal.Frame, seq, last uint32, off int64) (uint32, int64, error) {
 	b, err := decodeBatch(f.Payload)
@@ -148,6 +185,9 @@ func (w *logWalk) frame(f wal.Frame, seq, last uint32, off int64) (uint32, int64
 		return seq, off, nil
 	}
 	rowSeq := uint32(b.stamp.runs[at].seq)
+	if rowSeq > seq {
+		return 0, 0, w.missing(seq)
+	}
 	for _, e := range b.entries {
 		if e.kind != kindRow || e.run != w.span.num {
 			continue

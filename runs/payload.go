@@ -7,6 +7,7 @@ import (
 
 	"durafs/cas"
 	"durafs/projection"
+	"durafs/wal"
 )
 
 // sourceNumber is how a source is written in the log.
@@ -67,14 +68,23 @@ type payloadRef struct {
 	prev uint32 // the run's payload before this one, 0 for none
 }
 
-func (x *payloadRefs) push(num uint32, name string, prev uint32, at place) uint32 {
+// pushPayload enters a run's next payload; the zero name and place stand for
+// one that is lost.
+func (x *index) pushPayload(num uint32, name hash16, at place) {
+	c, i := x.at(num)
+	c.payload[i] = x.payloads.push(name, c.payload[i], at)
+}
+
+func (x *payloadRefs) push(name hash16, prev uint32, at place) uint32 {
 	if x.names == nil {
 		x.names = map[hash16]uint32{}
 		x.refs = make([]payloadRef, 1)
 	}
 	x.refs = append(x.refs, payloadRef{at, prev})
 	n := uint32(len(x.refs) - 1)
-	x.names[nameHash(num, name)] = n
+	if name != (hash16{}) {
+		x.names[name] = n
+	}
 	return n
 }
 
@@ -135,8 +145,17 @@ func (s *Store) PayloadList(ref Ref) ([]PayloadInfo, error) {
 		return nil, unknownRef(ref)
 	}
 	list := make([]PayloadInfo, 0, len(places))
-	for _, p := range places {
+	for n, p := range places {
+		if p == (place{}) {
+			list = append(list, lostPayload(uint32(n)))
+			continue
+		}
 		f, err := s.readPayload(p)
+		if isDamage(err) {
+			s.foundDamage(uint32(ref), err)
+			list = append(list, lostPayload(uint32(n)))
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +197,9 @@ func (s *Store) findPayload(num uint32, name string) (*found, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	return s.readPayload(at)
+	f, err := s.readPayload(at)
+	s.foundDamage(num, err)
+	return f, err
 }
 
 // showPayload is findPayload for those who may see what may be shown.
@@ -205,6 +226,9 @@ func (s *Store) showPayload(ref Ref, name string) (*found, error) {
 
 // PayloadInfo finds one payload by name, the terminal one by TerminalName.
 func (s *Store) PayloadInfo(ref Ref, name string) (PayloadInfo, error) {
+	if info, ok := s.findLost(uint32(ref), name); ok {
+		return info, nil
+	}
 	f, err := s.showPayload(ref, name)
 	if err != nil {
 		return PayloadInfo{}, err
@@ -221,6 +245,9 @@ type PayloadReader interface {
 
 // OpenPayload opens one payload for reading.
 func (s *Store) OpenPayload(ref Ref, name string) (PayloadReader, error) {
+	if info, ok := s.findLost(uint32(ref), name); ok {
+		return nil, &wal.DamageError{File: "payload " + info.Name, Reason: "what it was, and its bytes, cannot be read"}
+	}
 	f, err := s.showPayload(ref, name)
 	if err != nil {
 		return nil, err

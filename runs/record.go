@@ -88,7 +88,7 @@ func (rec *record) public(run Run, heartbeat time.Time, actions []string) *Recor
 	}
 	return &Record{
 		ID: rec.ID, Phase: rec.phase.String(), BootID: rec.BootID,
-		Revision: rec.revision, Epoch: rec.epoch,
+		Revision: max(rec.revision, run.Revision), Epoch: rec.epoch, Damaged: run.Damaged,
 		StartedAt: run.StartedAt, ChangedAt: run.ChangedAt, HeartbeatAt: heartbeat,
 		LeaseMS: rec.LeaseMS, ProgressCount: rec.Progress, Class: rec.Class, OpenCalls: open,
 		Labels: labels, Parent: rec.Parent, CopiedFrom: rec.CopiedFrom, Preview: rec.Preview, Binding: rec.Binding,

@@ -2,6 +2,34 @@ package runs
 
 import "durafs/cas"
 
+// Names tells which runs a batch says the ids of, by their numbers: those that
+// it admits, and those of which it has a record. It is for whoever checks a log
+// without opening it.
+func Names(payload []byte) (map[uint32]string, error) {
+	b, err := decodeBatch(payload)
+	if err != nil {
+		return nil, err
+	}
+	names := map[uint32]string{}
+	for _, e := range b.entries {
+		switch e.kind {
+		case kindAdmission:
+			a, err := parseAdmission(e)
+			if err != nil {
+				return nil, err
+			}
+			names[e.run] = a.id
+		case kindRecord:
+			rec, err := parseRecord(e, unixTime(b.stamp.at))
+			if err != nil {
+				return nil, err
+			}
+			names[e.run] = rec.ID
+		}
+	}
+	return names, nil
+}
+
 // References lists the payloads that a batch refers to and that are not inline
 // in it. payload is that of the batch's frame. It is for whoever checks a log
 // without opening it.

@@ -111,11 +111,13 @@ type Record struct {
 	Policy        string      `json:"policy"`
 	Pinned        bool        `json:"pinned"`
 	LogCompacted  bool        `json:"log_compacted"`
-	Damaged       bool        `json:"damaged"`
-	Log           LogInfo     `json:"log"`
-	LateRows      uint64      `json:"late_rows"`
-	UID           uint32      `json:"uid"`
-	Actions       []string    `json:"actions"`
+	// Damaged says that something of the run that was stored cannot be read any
+	// more. What is lost of its log is named there; it takes no writes.
+	Damaged  bool     `json:"damaged"`
+	Log      LogInfo  `json:"log"`
+	LateRows uint64   `json:"late_rows"`
+	UID      uint32   `json:"uid"`
+	Actions  []string `json:"actions"`
 }
 
 type (
@@ -310,6 +312,8 @@ type Run struct {
 	LateRows   uint64
 	LateBytes  int64
 	Payloads   uint32 // how many ordinals were given
+	// Damaged says that something of the run is lost; see Record.Damaged.
+	Damaged bool
 }
 
 // Sealed reports whether the run's log will not grow any more.
@@ -332,4 +336,5 @@ const (
 	ChangedAdmitted // the run is new
 	ChangedSealed   // the log will not grow any more
 	ChangedRemoved  // the run is gone: its admission was undone
+	ChangedDamaged  // something was found to be lost; the log may be another one
 )

@@ -37,6 +37,9 @@ func (s *Store) Start(ctx context.Context, c Caller, r StartRequest) (Started, e
 	if err := checkStart(&r); err != nil {
 		return Started{}, err
 	}
+	if err := s.log.ReadOnly(); err != nil {
+		return Started{}, err
+	}
 	a := &starting{caller: c, req: r}
 	if r.IdempotencyKey != "" {
 		sum := blake3.Sum256(append([]byte("start\x00"), r.IdempotencyKey...))

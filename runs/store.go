@@ -47,6 +47,7 @@ type Store struct {
 	acc       accepted
 	published uint64            // LSN
 	packs     map[uint32]uint32 // what replay saw referred to; nil once booted
+	losses    int               // how often ReplayLost was called
 	replaying batch             // the batch that Replay is at; empty once booted
 
 	// numbers is the highest run number given, published or not.
@@ -118,6 +119,10 @@ func (s *Store) noteHints(b *batch) error {
 // by something durable: what lies behind was never acknowledged.
 func (s *Store) UsedPacks() map[uint32]uint32 { return s.packs }
 
+// KeepPacks reports whether UsedPacks is not all that is referred to, since
+// something of the log is lost.
+func (s *Store) KeepPacks() bool { return s.losses > 0 }
+
 // BootID names this life of the store: random, new at each Boot.
 func (s *Store) BootID() string { return s.bootID }
 
@@ -180,7 +185,9 @@ func (s *Store) current(num uint32) (*record, error) {
 	c, i := s.index.at(num)
 	at := c.record[i]
 	s.mu.RUnlock()
-	return s.readRecord(at)
+	rec, err := s.readRecord(at)
+	s.foundDamage(num, err)
+	return rec, err
 }
 
 // attemptsMax bounds how often a step is prepared anew because the run changed

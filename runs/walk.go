@@ -61,6 +61,10 @@ func (w *entryWalk) extent(e extent, last uint32) error {
 			return badBatch("its row %d of run %d is not where the index says", seq, w.num)
 		}
 		f, next, err := w.store.log.ReadBatch(pos, w.buf[:])
+		if d := rotten(err); d != nil && d.Run != 0 && d.Run != uint64(w.num) && next != pos {
+			pos = next // of another run
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -93,7 +93,8 @@ var events = map[event]func(w *walker, a *agent) error{
 	},
 	evActivate: func(w *walker, a *agent) error {
 		num := uint32(w.ref(a.id))
-		c := Caller{Resume: w.s.token(num, w.s.epochNow(num), purposeResume)}
+		epoch, _ := w.s.epochs(num)
+		c := Caller{Resume: w.s.token(num, epoch, purposeResume)}
 		_, err := w.s.Activate(ctx, c, a.id, ActivateRequest{Binding: &Binding{Scope: "s"}})
 		return err
 	},

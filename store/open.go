@@ -44,7 +44,12 @@ func flock(path string) (io.Closer, error) {
 // Open opens the store in dir, and makes one where there is none: dir may be
 // missing or empty. It returns *HeldError when another process has it open,
 // *ForeignError when dir holds something else, *FutureError, *ConfigError,
-// *FilesystemError, *wal.DamageError, or an error of the operating system.
+// *FilesystemError, or an error of the operating system.
+//
+// Damage does not keep a store from opening. Where it is known whose data it
+// was, those runs are damaged, and everything else works. Where nobody can
+// know, and where the disk is full, the store is open for reading only: see
+// Healthy.
 func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
 	opt = opt.withDefaults()
 	begin := opt.Clock.Boot()
@@ -69,7 +74,11 @@ func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: dir, fs: opt.FS, clock: opt.Clock, lock: lock}
-	if err := s.open(ctx, opt); err != nil {
+	err = s.open(ctx, opt)
+	if s.canBeRead(err) {
+		err = s.openReadOnly(ctx, opt, err)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 	}
 	s.recovery.TookMS = (opt.Clock.Boot() - begin).Milliseconds()
@@ -102,6 +111,7 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	if err := s.openChunks(ctx, opt); err != nil {
 		return err
 	}
+	s.nameLost()
 	before := s.runs.Counts()
 	s.recovery.Interrupted = before[runs.Running.String()]
 	s.recovery.Settled = before[runs.Settling.String()]
@@ -115,6 +125,7 @@ func (s *Store) openLog(ctx context.Context, opt Options) error {
 		Clock: s.clock, Log: opt.Log, OnBarrier: onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
 		LazyMax: opt.BeatWait, PadBytes: opt.LogPadBytes, BallastBytes: opt.BallastBytes,
 		SegmentBytesMax: opt.SegmentBytesMax,
+		Damaged: s.lost, ReadOnly: s.readOnly,
 	}, s.runs.Replay)
 	if err != nil {
 		return err
@@ -135,6 +146,7 @@ func (s *Store) openChunks(ctx context.Context, opt Options) error {
 		Ledger: ledger{s.log}, Log: opt.Log, Used: s.runs.UsedPacks(), SeqAfter: s.log.HighWater().Pack,
 		Others: s.log.Durable, BallastBytes: s.chunkBallast(),
 		PackBytesMax: opt.PackBytesMax,
+		KeepAll: s.runs.KeepPacks(),
 	})
 	if err != nil {
 		return err
@@ -164,16 +176,20 @@ func onBarrier(fn func(Barrier)) func(time.Duration, int, int) {
 // when ctx ended while the log was still being written: another process would
 // read what this one goes on writing, so the lock stays until this one ends.
 func (s *Store) Close(ctx context.Context) error {
+	err := s.closeParts(ctx)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return errors.Join(err, s.lock.Close())
+}
+
+func (s *Store) closeParts(ctx context.Context) error {
 	var errs []error
 	if s.chunks != nil { // first: its last pack is noted in the log's MANIFEST
 		errs = append(errs, s.chunks.Close())
 	}
 	if s.log != nil {
-		err := s.log.Close(ctx)
-		errs = append(errs, err)
-		if err != nil && errors.Is(err, ctx.Err()) {
-			return errors.Join(errs...)
-		}
+		errs = append(errs, s.log.Close(ctx))
 	}
-	return errors.Join(append(errs, s.lock.Close())...)
+	return errors.Join(errs...)
 }

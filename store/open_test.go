@@ -12,6 +12,7 @@ import (
 
 	"durafs/internal/durable"
 	"durafs/internal/vfs"
+	"durafs/runs"
 	"durafs/wal"
 )
 
@@ -67,9 +68,14 @@ func TestOpenRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.RemoveAll(filepath.Join(dir, walName))
-		for range 2 {
-			_, err := Open(t.Context(), dir, Options{})
-			mustBe[*wal.DamageError](t, err)
+		for range 2 { // nothing is begun in its place
+			s := openFor(t, vfs.OS, dir)
+			mustBe[*wal.DamageError](t, s.Healthy())
+			_, err := s.Runs().Start(t.Context(), runs.Caller{Owner: true}, runs.StartRequest{Task: "t"})
+			if !errors.Is(err, wal.ErrReadOnly) {
+				t.Errorf("a start is answered %v", err)
+			}
+			s.Close(t.Context())
 		}
 	})
 	t.Run("a file", func(t *testing.T) {

@@ -24,8 +24,18 @@ type Status struct {
 	Runs          map[string]int `json:"runs"` // by phase
 	Log           LogStatus      `json:"log"`
 	Chunks        ChunkStatus    `json:"chunks"`
+	Damage        DamageStatus   `json:"damage"`
 	Space         SpaceStatus    `json:"space"`
 	Recovery      Recovery       `json:"recovery"`
+}
+
+// DamageStatus tells which runs have lost something that was stored: all that
+// is known of it now. What is damaged and was not read yet, verify finds.
+type DamageStatus struct {
+	Runs    int      `json:"runs"`
+	IDs     []string `json:"ids,omitempty"`     // at most 100
+	Unnamed int      `json:"unnamed,omitempty"` // whose start is lost
+	AnyRun  bool     `json:"any_run,omitempty"` // it may be of any run that was not over
 }
 
 // LogStatus counts what the log holds.
@@ -66,6 +76,8 @@ func (s *Store) Status() Status {
 	if err := s.Healthy(); err != nil {
 		st.Health = err.Error()
 	}
+	d := s.runs.Damage()
+	st.Damage = DamageStatus{Runs: d.Runs, IDs: d.IDs, Unnamed: d.Unnamed, AnyRun: d.AnyRun}
 	log, chunks := s.log.Stats(), s.chunks.Stats()
 	st.Log = LogStatus{DurableLSN: log.Durable, Segments: log.Segments, Bytes: log.SegmentBytes}
 	st.Chunks = ChunkStatus{Packs: chunks.Packs, Bytes: chunks.PackBytes}

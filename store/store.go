@@ -65,6 +65,7 @@ type Store struct {
 	log      *wal.Log
 	chunks   *cas.Store
 	recovery Recovery
+	readOnly error // why the store is open for reading only, nil if it is not
 	lock     io.Closer
 }
 

@@ -31,6 +31,11 @@ type Finding struct {
 	// LSNFrom to LSNTo are the batches that are harmed; 0 if none is.
 	LSNFrom uint64 `json:"lsn_from,omitempty"`
 	LSNTo   uint64 `json:"lsn_to,omitempty"`
+	// Run is the run that is harmed, by its id; where the log does not say
+	// that any more, RunNumber alone tells it from others. Both are empty where
+	// nobody can tell.
+	Run       string `json:"run,omitempty"`
+	RunNumber uint64 `json:"run_number,omitempty"`
 	// ID is the chunk or payload that is harmed, "" if not known.
 	ID     string `json:"id,omitempty"`
 	Reason string `json:"reason"`
@@ -40,6 +45,12 @@ func (f Finding) String() string {
 	s := fmt.Sprintf("%s: offset %d: %s", f.File, f.Offset, f.Reason)
 	if f.LSNFrom > 0 {
 		s += fmt.Sprintf(" (LSN %d to %d)", f.LSNFrom, f.LSNTo)
+	}
+	switch {
+	case f.Run != "":
+		s += " (run " + f.Run + ")"
+	case f.RunNumber != 0:
+		s += fmt.Sprintf(" (run number %d, whose id is lost)", f.RunNumber)
 	}
 	if f.ID != "" {
 		s += " (id " + f.ID + ")"
@@ -78,11 +89,18 @@ type verifier struct {
 	opt    VerifyOptions
 	report func(Finding)
 	sum    Verified
-	// wanted are the payloads that the log refers to and that were not found.
+	// wanted are the payloads that the log refers to.
 	wanted map[cas.ID]reference
+	// harmed are findings whose run is known by its number only, until the log
+	// has been looked through for its id.
+	harmed []Finding
 }
 
 func (v *verifier) run(ctx context.Context) error {
+	return errors.Join(v.check(ctx), v.nameHarmed(ctx))
+}
+
+func (v *verifier) check(ctx context.Context) error {
 	v.progress(configName)
 	if err := v.config(); err != nil {
 		return err
@@ -104,10 +122,49 @@ func (v *verifier) run(ctx context.Context) error {
 // are.
 func (v *verifier) log(ctx context.Context) ([]cas.Pack, error) {
 	log, err := wal.Verify(ctx, v.opt.FS, filepath.Join(v.dir, walName), v.batch, func(f wal.Finding) {
-		v.add(Finding{File: v.name(walName, f.File), Offset: f.Offset, LSNFrom: f.LSNFrom, LSNTo: f.LSNTo, Reason: f.Reason})
+		v.addOf(Finding{File: v.name(walName, f.File), Offset: f.Offset, LSNFrom: f.LSNFrom, LSNTo: f.LSNTo, RunNumber: f.Run, Reason: f.Reason})
 	})
 	v.sum.Segments, v.sum.Batches, v.sum.Bytes = log.Segments, log.Batches, log.Bytes
-	return casPacks(log.Packs), err
+	if log.Packs != nil || err != nil {
+		return casPacks(log.Packs), err
+	}
+	// The manifest is lost, or there is no pack.
+	return cas.Found(v.opt.FS, filepath.Join(v.dir, casName), log.StoreID)
+}
+
+// addOf reports a finding; where it harms a run, when its id is known.
+func (v *verifier) addOf(f Finding) {
+	if f.RunNumber == 0 {
+		v.add(f)
+		return
+	}
+	v.harmed = append(v.harmed, f)
+}
+
+// nameHarmed looks for the ids of the runs that are harmed, and reports them.
+func (v *verifier) nameHarmed(ctx context.Context) error {
+	if len(v.harmed) == 0 {
+		return nil
+	}
+	names := map[uint64]string{}
+	for _, f := range v.harmed {
+		names[f.RunNumber] = ""
+	}
+	_, err := wal.Verify(ctx, v.opt.FS, filepath.Join(v.dir, walName), func(f wal.Frame) error {
+		of, err := runs.Names(f.Payload)
+		for num, id := range of {
+			if _, harmed := names[uint64(num)]; harmed && err == nil {
+				names[uint64(num)] = id
+			}
+		}
+		return nil
+	}, func(wal.Finding) {})
+	for _, f := range v.harmed {
+		f.Run = names[f.RunNumber]
+		v.add(f)
+	}
+	v.harmed = nil
+	return err
 }
 
 // batch notes the payloads that a batch refers to.
@@ -115,22 +172,28 @@ func (v *verifier) batch(f wal.Frame) error {
 	file := filepath.Join(walName, fmt.Sprintf("%010d.seg", f.Pos.Segment))
 	refs, err := runs.References(f.Payload)
 	if err != nil {
-		v.add(Finding{File: file, Offset: int64(f.Pos.Offset), LSNFrom: f.LSN, LSNTo: f.LSN, Reason: err.Error()})
+		v.addOf(Finding{File: file, Offset: int64(f.Pos.Offset), LSNFrom: f.LSN, LSNTo: f.LSN, RunNumber: f.Run, Reason: err.Error()})
 	}
 	for _, r := range refs {
-		v.wanted[r.ID] = reference{pack: r.Hint.Pack, lsn: f.LSN, file: file, offset: int64(f.Pos.Offset)}
+		v.wanted[r.ID] = reference{pack: r.Hint.Pack, lsn: f.LSN, run: f.Run, file: file, offset: int64(f.Pos.Offset)}
 	}
 	return nil
 }
 
 func (v *verifier) packs(ctx context.Context, packs []cas.Pack) error {
-	sound := func(id cas.ID) { delete(v.wanted, id) }
+	sound := func(id cas.ID) {
+		if r, ok := v.wanted[id]; ok {
+			r.found = true
+			v.wanted[id] = r
+		}
+	}
 	sum, err := cas.Verify(ctx, v.opt.FS, filepath.Join(v.dir, casName), packs, v.opt.Deep, sound, func(f cas.Finding) {
 		found := Finding{File: v.name(casName, f.File), Offset: f.Offset, Reason: f.Reason}
 		if f.ID != (cas.ID{}) {
 			found.ID = f.ID.String()
+			found.RunNumber = v.wanted[f.ID].run
 		}
-		v.add(found)
+		v.addOf(found)
 	})
 	v.sum.Packs, v.sum.Records = sum.Packs, sum.Records
 	v.sum.Bytes += sum.Bytes
@@ -145,9 +208,9 @@ func (v *verifier) missing(packs []cas.Pack) {
 		last = max(last, p.Seq)
 	}
 	for id, r := range v.wanted {
-		if r.pack <= last {
-			v.add(Finding{
-				File: r.file, Offset: r.offset, LSNFrom: r.lsn, LSNTo: r.lsn, ID: id.String(),
+		if !r.found && r.pack <= last {
+			v.addOf(Finding{
+				File: r.file, Offset: r.offset, LSNFrom: r.lsn, LSNTo: r.lsn, RunNumber: r.run, ID: id.String(),
 				Reason: "the log refers to a payload that no pack holds",
 			})
 		}
@@ -158,8 +221,10 @@ func (v *verifier) missing(packs []cas.Pack) {
 type reference struct {
 	pack   uint32
 	lsn    uint64
+	run    uint64
 	file   string
 	offset int64
+	found  bool // a record with this id checks
 }
 
 // config checks store.json. Without it nothing else can be judged.

@@ -37,6 +37,9 @@ func (v *View) Effects(c runs.Change, yield func(Effect)) {
 		attr(ByDayDir)
 		attr(dayDir(dayOf(r)))
 	}
+	if c.Kinds&runs.ChangedDamaged != 0 {
+		yield(Effect{What: StaleName, Node: RunDir(r.Ref), Name: runFiles[fileLog]})
+	}
 	if c.Kinds&(runs.ChangedLog|runs.ChangedSealed) != 0 {
 		attr(LogFile(r.Ref, r.Generation))
 	}

@@ -39,12 +39,15 @@ func (v *View) Open(n Node) (Handle, error) {
 		text, err := v.record(r.Ref)
 		return bytes.NewReader(text), err
 	case n == LateFile(r.Ref) && r.LateBytes > 0:
-		return &growing{size: v.lateBytes(r.Ref), read: v.src.ReadLateAt, ref: r.Ref}, nil
+		return &growing{size: v.lateBytes(r.Ref), read: v.src.ReadLateAt, ref: r.Ref, replaced: func() bool { return false }}, nil
 	case n.Kind() == KindLog:
 		if _, err := logAttr(Attr{Node: n}, r); err != nil {
 			return nil, err
 		}
-		return &growing{size: v.logBytes(r), read: v.src.ReadLogAt, ref: r.Ref}, nil
+		return &growing{size: v.logBytes(r), read: v.src.ReadLogAt, ref: r.Ref, replaced: func() bool {
+			now, ok := v.src.Info(r.Ref)
+			return !ok || now.Generation != r.Generation
+		}}, nil
 	case n.Kind() == KindPayload:
 		return v.openPayload(n, r)
 	}
@@ -84,12 +87,18 @@ type growing struct {
 	size func() int64
 	read func(runs.Ref, []byte, int64) (int, error)
 	ref  runs.Ref
+	// replaced tells that read gives the bytes of another file by now.
+	replaced func() bool
 }
 
 func (g *growing) Size() int64 { return g.size() }
 
 func (g *growing) ReadAt(p []byte, off int64) (int, error) {
-	return readFull(p, off, g.size(), func(p []byte, off int64) (int, error) { return g.read(g.ref, p, off) })
+	n, err := readFull(p, off, g.size(), func(p []byte, off int64) (int, error) { return g.read(g.ref, p, off) })
+	if n > 0 && g.replaced() {
+		return 0, ErrStale
+	}
+	return n, err
 }
 
 // logBytes tells the size of r's log, which stays what it was once another

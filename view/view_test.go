@@ -443,6 +443,8 @@ func TestEffects(t *testing.T) {
 		runs.ChangedPayload:  {{What: view.StaleName, Node: view.RunDir(3), Name: "payload"}, {What: view.StaleAttr, Node: view.PayloadsDir(3)}},
 		runs.ChangedLate:     {{What: view.StaleName, Node: view.RunDir(3), Name: "late"}},
 		runs.ChangedSealed:   {{What: view.StaleData, Node: view.LogFile(3, 0)}, {What: view.StaleName, Node: view.RunDir(3), Name: "payload"}},
+		// Another log takes the name of the one before.
+		runs.ChangedDamaged: {{What: view.StaleName, Node: view.RunDir(3), Name: "log"}, {What: view.StaleAttr, Node: view.RecordFile(3)}},
 	} {
 		got := of(3, kinds)
 		for _, e := range want {
@@ -452,7 +454,7 @@ func TestEffects(t *testing.T) {
 		}
 	}
 	for e := range of(3, 0xff) {
-		if e.What == view.StaleName && !view.NegativeName(e.Node, e.Name) {
+		if e.What == view.StaleName && e.Name != "log" && !view.NegativeName(e.Node, e.Name) {
 			t.Errorf("%+v is announced, but its absence is not remembered", e)
 		}
 	}

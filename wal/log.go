@@ -116,6 +116,14 @@ func (l *Log) Healthy() error {
 	return l.poison
 }
 
+// ReadOnly is nil, or why the log was opened to be read only.
+func (l *Log) ReadOnly() error {
+	if l.opts.ReadOnly == nil {
+		return nil
+	}
+	return l.Healthy()
+}
+
 // fail poisons the log: the writer will answer everyone, and end.
 func (l *Log) fail(cause error) {
 	l.mu.Lock()

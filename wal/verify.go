@@ -31,8 +31,10 @@ type Summary struct {
 	Batches  uint64
 	Bytes    int64
 	// Last is the LSN of the last batch that was found.
-	Last     uint64
-	Packs    []Pack
+	Last  uint64
+	Packs []Pack
+	// StoreID is the uuid in the log's files.
+	StoreID  [16]byte
 	Findings int
 }
 
@@ -76,6 +78,7 @@ func (v *verifier) run() error {
 	if v.storeID, err = storeIDOf(v.fs, v.dir); err != nil {
 		return v.finding(err)
 	}
+	v.sum.StoreID = v.storeID
 	m, err := v.manifest()
 	if err != nil {
 		if err := v.finding(err); err != nil {

@@ -20,12 +20,24 @@ func (r *request) readLog() error {
 	if err != nil {
 		return err
 	}
-	changed := r.s.runs.Changed(ref)
-	info, _ := r.s.runs.Info(ref)
-	if tail > 0 {
-		from = max(from, info.LastSeq-min(tail, info.LastSeq)+1)
+	for {
+		changed := r.s.runs.Changed(ref)
+		info, _ := r.s.runs.Info(ref)
+		first := from
+		if tail > 0 {
+			first = max(from, info.LastSeq-min(tail, info.LastSeq)+1)
+		}
+		l := &logAnswer{r: r, ref: ref, from: first, generation: info.Generation}
+		err := l.answer(info, changed, follow)
+		now, _ := r.s.runs.Info(ref)
+		if err == nil || r.began || now.Generation == info.Generation {
+			return err
+		}
+		// What could not be read is known by now, and named in another log.
 	}
-	l := &logAnswer{r: r, ref: ref, from: from, generation: info.Generation}
+}
+
+func (l *logAnswer) answer(info runs.Run, changed <-chan struct{}, follow bool) error {
 	if err := l.seek(info); err != nil {
 		return err
 	}

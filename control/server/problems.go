@@ -24,6 +24,7 @@ type mapping struct {
 var mappings = []mapping{
 	{"runs.Refusal", as(refusalProblem)},
 
+	{"wal.ErrReadOnly", readOnly},
 	{"wal.ErrBusy", is(wal.ErrBusy, 503, control.CodeBusy, true, "more is waiting for the disk than the daemon holds; nothing was changed")},
 	{"wal.ErrUnknown", is(wal.ErrUnknown, 500, control.CodeOutcomeUnknown, false, "a write or sync of the log failed: whether this was recorded shows when the daemon has been restarted")},
 	{"wal.ErrPoisoned", is(wal.ErrPoisoned, 503, control.CodePoisoned, false, "an earlier sync of the log failed, and the daemon takes no more writes until it is restarted; nothing was changed")},
@@ -95,6 +96,18 @@ func noSpace(mount string, freeBytes, freeInodes int64) *control.Problem {
 	return p
 }
 
+// readOnly is a store that was opened to be read only; what it wraps is why.
+func readOnly(err error) *control.Problem {
+	if !errors.Is(err, wal.ErrReadOnly) {
+		return nil
+	}
+	p := problem(http.StatusServiceUnavailable, control.CodeReadOnly, "the store can only be read, and nothing was changed: "+err.Error())
+	if d, ok := errors.AsType[*wal.DamageError](err); ok {
+		p.File, p.Offset = d.File, d.Offset
+	}
+	return p
+}
+
 func damaged(file string, offset int64) *control.Problem {
 	p := problem(http.StatusInternalServerError, control.CodeDamaged, "what the disk holds is not what was stored there; durafs verify says what is harmed")
 	p.File, p.Offset = file, offset
@@ -138,6 +151,7 @@ var refusalStatus = map[runs.Code]int{
 	runs.ProtectedSource:     http.StatusForbidden,
 	runs.SettleConflict:      http.StatusConflict,
 	runs.UnaccountedCalls:    http.StatusConflict,
+	runs.RunDamaged:          http.StatusConflict,
 	runs.CallExists:          http.StatusConflict,
 	runs.UnknownCall:         http.StatusNotFound,
 	runs.OutcomeConflict:     http.StatusConflict,

@@ -31,6 +31,7 @@ var titles = map[string]string{
 	control.CodeDegraded:        "The daemon is degraded",
 	control.CodeBusy:            "The daemon is busy",
 	control.CodeNoSpace:         "There is no space left",
+	control.CodeReadOnly:        "The store can only be read",
 	control.CodePoisoned:        "The store takes no more writes",
 	control.CodeWriteFailed:     "The disk did not take a write",
 	control.CodeOutcomeUnknown:  "The outcome is not known",

@@ -54,6 +54,7 @@ func (s *Status) WriteText(w io.Writer) error {
 		{"runs", runsText(s.Runs)},
 		{"log", fmt.Sprintf("durable up to LSN %d, %s, %s", s.Log.DurableLSN, term.Count(s.Log.Segments, "segment"), term.Bytes(s.Log.Bytes))},
 		{"payloads", fmt.Sprintf("%s, %s", term.Count(s.Chunks.Packs, "pack"), term.Bytes(s.Chunks.Bytes))},
+		{"damage", damageText(s.Damage, s.Recovery)},
 		{"space", spaceText(s.Space)},
 		{"policy", s.Policy},
 		{"recovery", RecoveryText(s.Recovery)},
@@ -86,6 +87,37 @@ func runsText(runs map[string]int) string {
 	}
 	return fmt.Sprintf("%d: %s", total, strings.Join(parts, ", "))
 }
+
+// damageText says what is lost, as far as it is known.
+func damageText(d store.DamageStatus, r store.Recovery) string {
+	if d.Runs == 0 && r.LostCount == 0 {
+		return "none is known"
+	}
+	text := term.Count(d.Runs, "run") + " damaged"
+	if len(d.IDs) > 0 {
+		text += ": " + strings.Join(d.IDs[:min(len(d.IDs), damagedShownMax)], ", ")
+		if len(d.IDs) > damagedShownMax {
+			text += ", …"
+		}
+	}
+	if d.Unnamed > 0 {
+		text += fmt.Sprintf("; of %d the start is lost, and with it the id", d.Unnamed)
+	}
+	if d.AnyRun {
+		text += "; something is lost that may have been of any run that was not over"
+	}
+	for i, l := range r.Lost {
+		if i == damagedShownMax {
+			text += "; …"
+			break
+		}
+		text += fmt.Sprintf("; %s offset %d, LSN %d to %d (%s)", l.File, l.Offset, l.LSNFrom, l.LSNTo, l.Reason)
+	}
+	return text
+}
+
+// damagedShownMax bounds what one line of the status tells of damage.
+const damagedShownMax = 5
 
 func spaceText(s store.SpaceStatus) string {
 	text := fmt.Sprintf("%s of %s free on %s", term.Bytes(s.FreeBytes), term.Bytes(s.SizeBytes), s.Mount)
