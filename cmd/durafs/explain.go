@@ -27,6 +27,8 @@ var nextSteps = map[string]string{
 	control.CodeNotOwner:       "use the owner's socket (control.sock) as the user that runs the daemon",
 	control.CodeNoSpace:        "free some space; writes succeed again by themselves",
 	control.CodePoisoned:       "the disk failed: look at the daemon's log and the kernel's, then restart the daemon",
+	control.CodeReadOnly:       "durafs status tells why, and durafs verify what is damaged; what is left can be read",
+	"run-damaged":              "durafs verify names what is lost of the run; what is left of it can be read, and other runs are not touched",
 	control.CodeDegraded:       "durafs status tells why",
 	control.CodeDamaged:        "durafs verify names what is damaged",
 	control.CodeBusy:           "try again in a moment",
