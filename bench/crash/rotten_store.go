@@ -12,8 +12,8 @@ import (
 	"durafs/wal"
 )
 
-// rotten opens a store that has rotted. It may refuse, naming the damage. What
-// it shows is right, and what is not there it names, at open or when it is read.
+// rotten opens a store that has rotted. Without store.json it may refuse, naming
+// the damage. What it shows is right, and what is not there it names, at open or when it is read.
 func (w *storeWork) rotten(l *Life) error {
 	m := modelOfStore(l.Promises())
 	s, err := store.Open(context.Background(), storeDir, w.options(l))
@@ -21,7 +21,8 @@ func (w *storeWork) rotten(l *Life) error {
 		return named(err)
 	}
 	defer end(l, s, false)
-	silent := len(s.Recovery().Notes) == 0 && l.Closes
+	rec := s.Recovery()
+	silent := len(rec.Notes) == 0 && rec.LostCount == 0 && s.Healthy() == nil && l.Closes
 	for _, id := range m.order {
 		if err := m.runs[id].judgeRotten(s, id, silent); err != nil {
 			return fmt.Errorf("run %s: %w", id, err)
