@@ -125,7 +125,7 @@ func (s *Store) openLog(ctx context.Context, opt Options) error {
 		Clock: s.clock, Log: opt.Log, OnBarrier: onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
 		LazyMax: opt.BeatWait, PadBytes: opt.LogPadBytes, BallastBytes: opt.BallastBytes,
 		SegmentBytesMax: opt.SegmentBytesMax,
-		Damaged: s.lost, ReadOnly: s.readOnly,
+		Damaged:         s.lost, ReadOnly: s.readOnly,
 	}, s.runs.Replay)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (s *Store) openChunks(ctx context.Context, opt Options) error {
 		Ledger: ledger{s.log}, Log: opt.Log, Used: s.runs.UsedPacks(), SeqAfter: s.log.HighWater().Pack,
 		Others: s.log.Durable, BallastBytes: s.chunkBallast(),
 		PackBytesMax: opt.PackBytesMax,
-		KeepAll: s.runs.KeepPacks(),
+		KeepAll:      s.runs.KeepPacks(),
 	})
 	if err != nil {
 		return err
