@@ -57,6 +57,9 @@ type Recovery struct {
 //	                             end where they were found to end
 //	unlink                       what is not listed any more
 //
+// On a full disk the ballast is given up, then a segment is used again that an
+// earlier process prepared and in which no frame counts.
+//
 // Truncating what is ended is left to the sealer. A crash at any point leaves
 // either the old list or the new one; opening again gives the same batches.
 func Open(ctx context.Context, opts Options, replay func(Frame) error) (*Log, Recovery, error) {

@@ -19,12 +19,13 @@
 //
 //	MANIFEST-A MANIFEST-B   which segments and packs are live; two copies
 //	0000000001.seg …        segments, in the order of their ids
-//	spare-0000000002.seg    a segment to come, written ahead
+//	spare-0000000002.seg    a segment to come, written ahead or dropped before
+//	ballast                 space for what has to succeed on a full disk
 //	*.tmp                   a copy of the manifest in the making
 //
 // A segment is listed in the manifest before a frame is written to it, and
-// removed from it before it is unlinked. A file that an earlier process wrote
-// is never appended to: every open begins a new segment.
+// removed from it before it is unlinked or used again. A file that an earlier
+// process wrote is never appended to: every open begins a new segment.
 //
 // # Torn or rotten
 //
@@ -38,8 +39,9 @@
 // # Goroutines
 //
 // Three, started by Start and ended by Close: the writer (writer.go), which
-// owns the active segment; the keeper (keeper.go), which prepares the next one;
-// and the sealer (seal.go), which seals those that are full.
+// owns the active segment; the keeper (keeper.go), which prepares the next one,
+// keeps the ballast, and lets the manifest vouch for what is durable when it is
+// quiet; and the sealer (seal.go), which seals those that are full.
 package wal
 
 import "durafs/segment"
