@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"durafs/internal/mutant"
 	"durafs/segment"
 )
 
@@ -70,7 +71,7 @@ func (l *Log) recycle(e segEntry, pause func(int64) error) *spare {
 	}
 	const block = segment.HeaderBytes
 	e.Size = max(e.Size, old.size&^(block-1))
-	for segment.NewKey(e.Salt) == segment.NewKey(old.salt) {
+	for segment.NewKey(e.Salt) == segment.NewKey(old.salt) && !mutant.On(mutant.SaltNotInChecksum) {
 		e.Salt = newSalt()
 	}
 	s, err := l.reuse(old, e, pause)

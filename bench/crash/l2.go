@@ -43,7 +43,7 @@ func L2(d *Driver, c Config) Report {
 
 // l2Patience is how many budgets the faults of a driver may take; those that
 // there is no time for are not counted as done.
-const l2Patience = 4
+const l2Patience = 2
 
 // faulty leads a life with a fault, and those after it.
 func (r *run) faulty(f *fault, i int) {

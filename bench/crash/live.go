@@ -2,23 +2,33 @@ package crash
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"time"
 
 	"durafs/internal/vfs/simdisk"
 )
 
-// live leads a life and returns what is wrong. A panic is wrong.
+// live leads a life and returns what is wrong. A panic is wrong, and so is a
+// life that does not end: its disk is taken away, and its goroutines are left.
 func (d *Driver) live(l *Life) (err error) {
-	watch := time.AfterFunc(liveMax, func() {
-		debug.SetTraceback("all")
-		panic(fmt.Sprintf("%s: a life does not end", d.Name))
-	})
+	ended := make(chan error, 1)
+	go func() { ended <- guarded(d.Live, l) }()
+	watch := time.NewTimer(liveMax)
 	defer watch.Stop()
-	return guarded(d.Live, l)
+	select {
+	case err := <-ended:
+		return err
+	case <-watch.C:
+		stacks := make([]byte, 64<<10)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		l.Kill()
+		return fmt.Errorf("the life does not end:\n%s", stacks)
+	}
 }
 
-// liveMax is how long a life may take: the longest waits a second for space.
+// liveMax is how long a life may take: the longest waits a second for space,
+// and the machine may be busy.
 const liveMax = 60 * time.Second
 
 // judge opens and judges, and no more.
