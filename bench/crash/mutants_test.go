@@ -24,6 +24,7 @@ var inPacks = []mutant.Name{mutant.ChunkNotSynced, mutant.DedupBeforeBarrier, mu
 // notVisible are faults that no layer can see, and why. A fault that is found
 // all the same must not stand here.
 var notVisible = map[mutant.Name]string{
+	mutant.OldTailAppended:   "where all of the tail is vouched for, it is appended to at the right place",
 	mutant.SaltNotInChecksum: "frames of a file's former use have lower LSNs and another chain: they neither follow nor claim what is missing",
 	mutant.LinkedRecycled:    "no driver gives a segment a second name; TestDropOfWhatOthersHave in wal does",
 }

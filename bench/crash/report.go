@@ -15,6 +15,8 @@ type Report struct {
 	// carried. In L2 First counts the faults there are, and Deep those that were
 	// tried.
 	Calls, First, Deep int
+	// Skipped states after a first crash there was no time for.
+	Skipped int
 	// Visited counts the states that were looked at, and Distinct those that
 	// were judged, each once.
 	Visited, Distinct int64
@@ -26,8 +28,8 @@ type Report struct {
 
 // String is one line of a table.
 func (r Report) String() string {
-	return fmt.Sprintf("%-10s %s  %4d calls  %6d first  %5d deep  %9d visited  %8d distinct  %d failures  %6.0f states/s  seed %d",
-		r.Driver, r.Layer, r.Calls, r.First, r.Deep, r.Visited, r.Distinct, len(r.Failures),
+	return fmt.Sprintf("%-10s %s  %4d calls  %6d first (%d skipped)  %5d deep  %9d visited  %8d distinct  %d failures  %6.0f states/s  seed %d",
+		r.Driver, r.Layer, r.Calls, r.First, r.Skipped, r.Deep, r.Visited, r.Distinct, len(r.Failures),
 		float64(r.Distinct)/r.Took.Seconds(), r.Seed)
 }
 
