@@ -292,12 +292,11 @@ func (r *rotStore) check(t *testing.T, what string, s *Store, run *rotRun, found
 			t.Fatalf("%s: the log of %s: %v", what, run.id, err)
 		}
 	}
+	rotten := payloads(t, what, s, ref, run) // may find more
 	rec, err := s.Runs().Record(ref)
 	if err != nil {
 		t.Fatalf("%s: the record of %s: %v", what, run.id, err)
 	}
-	rotten := payloads(t, what, s, ref, run)
-	rec, _ = s.Runs().Record(ref)
 	if r.lastPage && !strings.HasPrefix(string(got), run.lines) {
 		return true // what was the end of its log looks like a write in flight
 	}
