@@ -180,9 +180,16 @@ func (s *Store) putRowBody(ctx context.Context, num uint32, w *groupRow, sc scan
 // submitRows encodes what of the group is new and submits it. Not done: what
 // is new has changed meanwhile. An error is the log's own, which did not ask.
 func (s *Store) submitRows(ctx context.Context, g *group) (t wal.Ticket, done bool, err error) {
+	sealed, err := s.lookUp(g)
+	if err != nil {
+		return t, false, err
+	}
 	s.mu.RLock()
-	plan := s.planRows(g)
+	plan := s.planRows(g, sealed)
 	s.mu.RUnlock()
+	if plan.moved {
+		return t, false, nil
+	}
 	batches := plan.batches(g)
 	g.batches, g.frames = batches, framesBytes(batches)
 	asked, again := false, false
@@ -192,7 +199,7 @@ func (s *Store) submitRows(ctx context.Context, g *group) (t wal.Ticket, done bo
 		if g.chain != nil && g.chain.cut {
 			return l.answer(errBehindGap)
 		}
-		if now := s.planRows(g); !now.same(plan) {
+		if now := s.planRows(g, sealed); !now.same(plan) {
 			again = true
 			return wal.Decision{}
 		}

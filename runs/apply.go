@@ -6,9 +6,10 @@ import (
 	"durafs/wal"
 )
 
-// apply enters a batch into the index. Replay and Publish come through here,
-// and nothing else changes the index: what a batch makes depends on the batch
-// and what was applied before it, on nothing else.
+// apply enters a batch into the index. Replay and Publish come through here:
+// what a batch makes depends on the batch and what was applied before it, on
+// nothing else. What the batches of a sealed segment make together stands in
+// its run table (derive.go), which an open loads instead.
 func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKinds, err error) {
 	seqs := make([]uint64, 1, 4)[:0]
 	for _, r := range b.stamp.runs {
@@ -40,7 +41,7 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 		var err error
 		switch e.kind {
 		case kindAdmission:
-			err = x.applyAdmission(e, lsn, b.stamp.at)
+			err = x.applyAdmission(e, lsn, b.stamp.at, at)
 			changed |= ChangedAdmitted
 		case kindRecord:
 			var sealed bool
@@ -118,7 +119,7 @@ func (x *index) orphan(b *batch, e entry, lsn uint64, seqs []uint64) (known bool
 	return false, nil
 }
 
-func (x *index) applyAdmission(e entry, lsn uint64, at int64) error {
+func (x *index) applyAdmission(e entry, lsn uint64, at int64, where place) error {
 	a, err := parseAdmission(e)
 	if err != nil {
 		return err
@@ -129,8 +130,9 @@ func (x *index) applyAdmission(e entry, lsn uint64, at int64) error {
 	c, i := x.admit(e.run, a)
 	c.admission[i], c.started[i], c.heartbeat[i] = lsn, at, at
 	x.setPhase(e.run, Running)
+	x.recentOf(e.run).admission = where
 	if a.keyed {
-		x.starts[a.key] = startKey{body: a.body, num: e.run}
+		x.starts.add(a.key, e.run)
 	}
 	return nil
 }
@@ -194,13 +196,10 @@ func (x *index) applyLate(e entry, at place) error {
 	if len(e.body) < len("{}") || e.body[0] != '{' || len(e.body) > LateRowBytesMax {
 		return badBatch("a late write of it is not as it should be")
 	}
-	l := x.late[e.run]
-	if l == nil {
-		l = new(lateFile)
-		x.late[e.run] = l
-	}
-	l.rows = append(l.rows, lateRow{at, l.bytes})
-	l.bytes += int64(lateLineBytes(e.body))
+	l, r := x.late[e.run], x.recentOf(e.run)
+	r.late = append(r.late, lateRow{at, l.bytes})
+	l.rows, l.bytes = l.rows+1, l.bytes+int64(lateLineBytes(e.body))
+	x.late[e.run] = l
 	return nil
 }
 
@@ -212,7 +211,7 @@ func (x *index) applyStore(e entry, lsn uint64, at place) error {
 	return x.applySetting(e)
 }
 
-func (x *index) applySetting(e entry) error {
+func (x *whole) applySetting(e entry) error {
 	st := e.setting
 	if st == nil {
 		var err error
@@ -229,12 +228,4 @@ func (x *index) applySetting(e entry) error {
 }
 
 // applyOnce remembers what a run's end writes once.
-func (x *index) applyOnce(c *columns, i int, e entry) {
-	switch {
-	case e.flags&onceTerminal == 0:
-	case e.kind == kindJournal:
-		c.flags[i] |= flagJournaled
-	default:
-		c.flags[i] |= flagThreaded
-	}
-}
+func (x *index) applyOnce(c *columns, i int, e entry) { c.flags[i] |= onceFlag(e) }

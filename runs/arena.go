@@ -170,16 +170,32 @@ func (t *ids) find(key []byte, idOf func(num uint32) []byte) uint32 {
 	}
 }
 
+// reserve makes room for n runs.
+func (t *ids) reserve(n int, idOf func(num uint32) []byte) {
+	size := len(t.slots)
+	for size*3/4 <= n {
+		size *= 2
+	}
+	t.resize(size, idOf)
+}
+
+func (t *ids) resize(size int, idOf func(num uint32) []byte) {
+	if size == len(t.slots) {
+		return
+	}
+	old := t.slots
+	t.slots = make([]uint32, size)
+	for _, n := range old {
+		if n != 0 {
+			t.put(n, idOf(n))
+		}
+	}
+}
+
 // add enters a run; its id must not be there.
 func (t *ids) add(num uint32, idOf func(num uint32) []byte) {
 	if t.used >= len(t.slots)*3/4 {
-		old := t.slots
-		t.slots = make([]uint32, 2*len(old))
-		for _, n := range old {
-			if n != 0 {
-				t.put(n, idOf(n))
-			}
-		}
+		t.resize(2*len(t.slots), idOf)
 	}
 	t.put(num, idOf(num))
 	t.used++
@@ -215,3 +231,49 @@ func (t *ids) remove(num uint32, idOf func(num uint32) []byte) {
 func (t *ids) slot(key []byte) int {
 	return int(maphash.Bytes(t.seed, key) & uint64(len(t.slots)-1))
 }
+
+// validArenaText reports whether b is a text of the arena, and nothing else: whoever
+// reads it there need not look where it ends.
+func validArenaText(b []byte) bool {
+	b, ok := skipTextID(b, false)
+	if ok {
+		b, ok = skipTextID(b, true)
+	}
+	if !ok || len(b) == 0 || b[0] > LabelsMax {
+		return false
+	}
+	count := int(b[0])
+	b = b[1:]
+	for range count {
+		if len(b) == 0 || len(b) < 1+int(b[0]) {
+			return false
+		}
+		b = b[1+int(b[0]):]
+		n, w := binary.Uvarint(b)
+		if w <= 0 || n > LabelBytesMax || len(b) < w+int(n) {
+			return false
+		}
+		b = b[w+int(n):]
+	}
+	return len(b) == 0
+}
+
+// skipTextID is what follows an id; absent says that there may be none.
+func skipTextID(b []byte, absent bool) (rest []byte, ok bool) {
+	if len(b) == 0 {
+		return nil, false
+	}
+	n := 1 + int(b[0])
+	switch b[0] {
+	case textNoID:
+		return b[1:], absent
+	case 0:
+		n = 17
+	}
+	if len(b) < n || n > 1+execIDBytesMax {
+		return nil, false
+	}
+	return b[n:], true
+}
+
+const execIDBytesMax = len("exec_") + execSuffixBytesMax

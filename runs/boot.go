@@ -25,7 +25,10 @@ const bootWindow = 256
 func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error {
 	s.log, s.cas, s.bootID, s.packs = log, chunks, newBootID(), nil
 	s.replaying = batch{}
-	s.numbers.Store(s.index.newest)
+	s.footers = log
+	s.endRestore()
+	s.published = max(s.published, log.Durable())
+	s.numbers.Store(max(s.index.newest, log.HighWater().Run))
 	s.acc.settings = s.index.settings
 	s.initDuty()
 	s.index.catchUp()

@@ -278,6 +278,7 @@ func (s *Store) Damage() Damage {
 func (s *Store) ReplayLost(d *wal.DamageError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.endRestore()
 	s.index.lose(d)
 	s.losses++
 	if d.LSNTo > s.published {

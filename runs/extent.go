@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"math/bits"
 	"sort"
 
 	"durafs/wal"
@@ -42,105 +41,41 @@ func (e extent) holds(pos wal.Position) bool {
 	return pos.Segment == e.segment && pos.Offset-e.offset <= extentSpanBytesMax
 }
 
-// list is a run's extents in the arena: a block of the class that fits n.
-type list struct {
-	block uint32
-	n     uint32
-}
-
-// extents is an arena of lists of extents. A list is a block of 2^k extents;
-// a list that outgrows its block moves to one of the next class, and its old
-// block is used again. Blocks of a class share chunks, so that a short list
-// costs its extents and nothing else.
-type extents struct {
-	classes [32]struct {
-		chunks [][]extent
-		blocks uint32
-		free   []uint32
+// gathers reports whether rows of a frame at pos, whose text would end at end,
+// belong to the last of es, and begin no new one.
+func gathers(es []extent, pos wal.Position, end int64) bool {
+	if len(es) == 0 {
+		return false
 	}
+	last := es[len(es)-1]
+	return last.pos() == pos || last.takes(pos, end)
 }
 
-const extentChunk = 4096 // extents per chunk of small blocks
-
-func classOf(n uint32) int { return bits.Len32(n - 1) } // 1→0, 2→1, 3..4→2
-
-// of is the run's extents; they may be read until the next push.
-func (x *extents) of(l list) []extent {
-	if l.n == 0 {
-		return nil
-	}
-	return x.block(classOf(l.n), l.block)[:l.n]
-}
-
-func (x *extents) block(class int, b uint32) []extent {
-	size := uint32(1) << class
-	per := max(1, extentChunk/size)
-	at := b % per * size
-	return x.classes[class].chunks[b/per][at : at+size]
-}
-
-// push appends e to the list.
-func (x *extents) push(l list, e extent) list {
-	if l.n == 0 {
-		l.block = x.alloc(0)
-	} else if class := classOf(l.n); class != classOf(l.n+1) {
-		b := x.alloc(class + 1)
-		copy(x.block(class+1, b), x.of(l))
-		x.classes[class].free = append(x.classes[class].free, l.block)
-		l.block = b
-	}
-	l.n++
-	x.of(l)[l.n-1] = e
-	return l
-}
-
-// pop takes the last one away.
-func (x *extents) pop(l list) list {
-	if class := classOf(l.n); l.n == 1 || class != classOf(l.n-1) {
-		old, rest := l, x.of(l)[:l.n-1]
-		if l = (list{}); len(rest) > 0 {
-			l = list{x.alloc(classOf(uint32(len(rest)))), uint32(len(rest))}
-			copy(x.of(l), rest)
-		}
-		x.classes[class].free = append(x.classes[class].free, old.block)
-		return l
-	}
-	l.n--
-	return l
-}
-
-func (x *extents) alloc(class int) uint32 {
-	c := &x.classes[class]
-	if n := len(c.free); n > 0 {
-		b := c.free[n-1]
-		c.free = c.free[:n-1]
-		return b
-	}
-	size := uint32(1) << class
-	per := max(1, extentChunk/size)
-	if c.blocks%per == 0 {
-		c.chunks = append(c.chunks, make([]extent, per*size))
-	}
-	c.blocks++
-	return c.blocks - 1
-}
-
-// lastExtent is the newest extent of a run.
+// lastExtent is the newest extent of a run, as far as it is in memory.
 func (x *index) lastExtent(num uint32) (e extent, ok bool) {
-	es := x.extentsOf(num)
+	es := x.memoryExtents(num)
 	if len(es) == 0 {
 		return extent{}, false
 	}
 	return es[len(es)-1], true
 }
 
-// extentsOf are all extents of a run; they may be read until the next push.
-func (x *index) extentsOf(num uint32) []extent {
+// memoryExtents are the extents of a run that are in memory: those behind the
+// sealed segments, or all where whole is true. They may be read until the next
+// push.
+func (x *index) memoryExtents(num uint32) []extent {
+	es, _ := x.extentsNow(num)
+	return es
+}
+
+func (x *index) extentsNow(num uint32) (es []extent, whole bool) {
 	if d := x.damaged[num]; d != nil && d.log != nil {
-		return d.log
+		return d.log, true
 	}
-	c, i := x.at(num)
-	return x.extents.of(c.extents[i])
+	if r := x.recent[num]; r != nil {
+		return r.extents[:len(r.extents):len(r.extents)], false
+	}
+	return nil, false
 }
 
 func (x *index) pushExtent(num uint32, e extent) {
@@ -148,18 +83,18 @@ func (x *index) pushExtent(num uint32, e extent) {
 		d.log = append(d.log, e)
 		return
 	}
-	c, i := x.at(num)
-	c.extents[i] = x.extents.push(c.extents[i], e)
+	r := x.recentOf(num)
+	r.extents = append(r.extents, e)
 }
 
-// popExtent takes the newest extent away.
+// popExtent takes the newest extent away, which is in memory.
 func (x *index) popExtent(num uint32) {
 	if d := x.damaged[num]; d != nil && d.log != nil {
 		d.log = d.log[:len(d.log)-1]
 		return
 	}
-	c, i := x.at(num)
-	c.extents[i] = x.extents.pop(c.extents[i])
+	r := x.recentOf(num)
+	r.extents = append([]extent(nil), r.extents[:len(r.extents)-1]...)
 }
 
 // byOffset is the index of the extent that holds rendered offset off.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"durafs/cas"
 	"durafs/internal/clock"
 	"durafs/internal/vfs"
+	"durafs/segment"
 	"durafs/wal"
 )
 
@@ -32,10 +34,12 @@ type world struct {
 	s      *Store
 	log    *wal.Log
 	cas    *cas.Store
-	frames []wal.Frame // as they were replayed by the last open
+	frames []wal.Frame // those of the log at the last open
 	clock  clock.Clock // nil for the system's
 
 	projectionTimeout time.Duration // 0 for the default
+	segmentBytes      int64         // of the log's segments, 0 for the usual ones
+	replays           bool          // all batches are replayed, and no footer is used
 }
 
 func newWorld(t testing.TB) *world {
@@ -60,21 +64,49 @@ func (w *world) mustOpen() {
 func (w *world) open() error {
 	w.frames = nil
 	s := New(Options{StoreKey: []byte("the store's key"), Clock: w.clock, ProjectionTimeout: w.projectionTimeout})
-	log, err := openLog(w.fs, filepath.Join(w.dir, "wal"), func(f wal.Frame) error {
-		c := f
-		c.Payload = bytes.Clone(f.Payload)
-		w.frames = append(w.frames, c)
-		return s.Replay(f)
-	})
+	o := wal.Options{SegmentBytesMax: w.segmentBytes}
+	if !w.replays {
+		o.Derived = s
+	}
+	log, err := openLog(w.fs, filepath.Join(w.dir, "wal"), o, s.Replay)
 	if err != nil {
 		return err
 	}
 	w.log = log
+	w.readFrames()
 	if w.cas, err = openChunks(w.fs, filepath.Join(w.dir, "cas"), w.ledger, s.UsedPacks()); err != nil {
 		return err
 	}
 	w.s = s
 	return s.Boot(ctx, log, w.cas)
+}
+
+// readFrames reads all frames of the log, which nobody writes yet.
+func (w *world) readFrames() {
+	w.t.Helper()
+	w.frames = nil
+	names, err := w.fs.ReadDir(filepath.Join(w.dir, "wal"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	pos := wal.Position{Offset: segment.HeaderBytes}
+	for _, name := range names {
+		if n, _ := fmt.Sscanf(name, "%010d.seg", &pos.Segment); n == 1 {
+			break
+		}
+	}
+	for {
+		f, next, err := w.log.ReadBatch(pos, nil)
+		if errors.Is(err, wal.ErrEnd) {
+			return
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		f.Payload = bytes.Clone(f.Payload)
+		w.frames = append(w.frames, f)
+		pos = next
+	}
 }
 
 func (w *world) close() {

@@ -11,7 +11,7 @@ import (
 )
 
 // index is what memory knows of every run: columns in chunks of flat arrays,
-// and arenas for what has no fixed size. A row costs some 130 bytes, its
+// and arenas for what has no fixed size. A row costs some 105 bytes, its
 // labels' text apart; there is no pointer per run.
 //
 // It holds published values only, and is guarded by Store.mu.
@@ -21,23 +21,26 @@ type index struct {
 	byAdmit []uint32 // run numbers in the order of their admissions
 	counts  [phaseCount]int
 
-	text    text
-	ids     ids
-	extents extents
-	seed    maphash.Seed // of the column thread
+	text   text
+	ids    ids
+	seed   maphash.Seed // of the column thread
+	starts startTable
 
-	payloads payloadRefs
-	keys     map[hash16]keyedRow // of rows, by run and key
-	starts   map[hash16]startKey // by idempotency key
+	// What lies in segments that are not sealed yet is found in memory; where
+	// the rest lies their footers say, see sealed.go.
+	recent map[uint32]*recent
+	keys   map[hash16]keyedRow // of rows, by run and key
+	names  map[hash16]place    // of payloads, by run and name
 
-	// What few runs have is in maps: rows of late writes, the outbox of a
-	// settlement under way, an earlier generation of the log.
-	late     map[uint32]*lateFile
+	// What few runs have is in maps: how many late writes, the outbox of a
+	// settlement under way.
+	late     map[uint32]lateCount
 	outboxes map[uint32]place
 
-	settings *settings
-	journals map[string]*journal // by target
-	threads  map[string]*thread  // by name
+	whole
+	threads map[string]*thread // by name
+
+	removed bool // a run that was loaded was removed; see endRestore
 
 	links links
 
@@ -68,8 +71,7 @@ type columns struct {
 	heartbeat [chunkRuns]int64
 	lastSeq   [chunkRuns]uint32
 	payloads  [chunkRuns]uint32 // how many ordinals were given
-	payload   [chunkRuns]uint32 // the newest in payloadRefs
-	extents   [chunkRuns]list
+	tail      [chunkRuns]uint32 // the last sealed segment with parts of it, 0 for none
 	logBytes  [chunkRuns]int64
 }
 
@@ -107,9 +109,9 @@ type (
 		body hash16
 		num  uint32
 	}
-	// lateFile is where a run's late writes lie.
-	lateFile struct {
-		rows  []lateRow
+	// lateCount is how many late writes a run has.
+	lateCount struct {
+		rows  uint32
 		bytes int64
 	}
 	lateRow struct {
@@ -121,9 +123,8 @@ type (
 func newIndex() index {
 	x := index{
 		ids: newIDs(), seed: maphash.MakeSeed(),
-		keys: map[hash16]keyedRow{}, starts: map[hash16]startKey{},
-		late: map[uint32]*lateFile{}, outboxes: map[uint32]place{}, settings: new(settings),
-		journals: map[string]*journal{}, threads: map[string]*thread{},
+		recent: map[uint32]*recent{}, keys: map[hash16]keyedRow{}, names: map[hash16]place{},
+		late: map[uint32]lateCount{}, outboxes: map[uint32]place{}, whole: newWhole(), threads: map[string]*thread{},
 		damaged: map[uint32]*damage{},
 	}
 	for p := range x.live {
@@ -240,8 +241,8 @@ func (x *index) run(num uint32) (Run, bool) {
 		Rows: uint64(c.lastSeq[i]), LastSeq: uint64(c.lastSeq[i]), LogBytes: c.logBytes[i],
 		Payloads: c.payloads[i],
 	}
-	if l := x.late[num]; l != nil {
-		r.LateRows, r.LateBytes = uint64(len(l.rows)), l.bytes
+	if l, ok := x.late[num]; ok {
+		r.LateRows, r.LateBytes = uint64(l.rows), l.bytes
 	}
 	if d := x.damaged[num]; d != nil {
 		r.Damaged, r.Generation, r.Rows = true, d.changes, d.rowsLeft(c.lastSeq[i])

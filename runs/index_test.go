@@ -7,8 +7,6 @@ import (
 	"unsafe"
 
 	"pgregory.net/rapid"
-
-	"durafs/wal"
 )
 
 // TestIndexBytes holds the cost of an idle run: one that was started, has
@@ -46,16 +44,15 @@ func heap() int64 {
 
 func sampleID(n int) string { return fmt.Sprintf("01890a5d-ac96-774b-8000-%012x", n) }
 
-// fillIndex enters runs as a store would have them: two extents of log, a
-// terminal payload, no labels.
+// fillIndex enters runs as a store would have them: their logs lie in sealed
+// segments, they have no labels.
 func fillIndex(x *index, runs int) {
 	for n := 1; n <= runs; n++ {
 		num := uint32(n)
 		c, i := x.admit(num, &admission{id: sampleID(n), target: targetMaster})
 		c.admission[i], c.started[i], c.changed[i] = uint64(n), int64(n), int64(n)
 		x.setPhase(num, Terminal)
-		c.extents[i] = x.extents.push(c.extents[i], makeExtent(wal.Position{Segment: 1, Offset: num}, 1, 0))
-		c.extents[i] = x.extents.push(c.extents[i], makeExtent(wal.Position{Segment: 2, Offset: num}, 9, 1000))
+		c.tail[i] = 2
 	}
 }
 
@@ -90,34 +87,6 @@ func TestIDs(t *testing.T) {
 		for s, n := range model {
 			if x.find(s) != n {
 				t.Fatalf("%s is lost", s)
-			}
-		}
-	})
-}
-
-func TestExtents(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var x extents
-		lists := make([]list, 5)
-		model := make([][]extent, len(lists))
-		for n := range rapid.IntRange(0, 600).Draw(t, "pushes") {
-			l := rapid.IntRange(0, len(lists)-1).Draw(t, "list")
-			e := makeExtent(wal.Position{Segment: 1, Offset: uint32(n)}, uint32(n), int64(n)<<33|1)
-			lists[l] = x.push(lists[l], e)
-			model[l] = append(model[l], e)
-		}
-		for l := range lists {
-			got := x.of(lists[l])
-			if len(got) != len(model[l]) {
-				t.Fatalf("list %d has %d extents, want %d", l, len(got), len(model[l]))
-			}
-			for i, e := range got {
-				if e != model[l][i] || e.off() != int64(e.seq)<<33|1 {
-					t.Fatalf("list %d: extent %d is %+v", l, i, e)
-				}
-				if byOffset(got, e.off()) != i || byOffset(got, e.off()+5) != i || bySeq(got, e.seq) != i {
-					t.Fatalf("list %d: extent %d is not found", l, i)
-				}
 			}
 		}
 	})

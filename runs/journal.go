@@ -170,7 +170,7 @@ func (j *journal) remove(lsn, now uint64) bool {
 	return true
 }
 
-func (x *index) applyJournal(e entry, lsn uint64, at place) error {
+func (x *whole) applyJournal(e entry, lsn uint64, at place) error {
 	j, err := parseJournal(e)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -160,20 +161,30 @@ func (s *Store) ReadLateAt(ref Ref, p []byte, off int64) (int, error) {
 // lateSpan is the rows that hold some of n bytes from off on.
 func (s *Store) lateSpan(num uint32, off, n int64) ([]lateRow, int64, error) {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.index.phase(num) == PhaseNone {
+	c, i := s.index.at(num)
+	known, tail, all := c.phase[i] != PhaseNone, c.tail[i], s.index.late[num].bytes
+	var recent []lateRow
+	if r := s.index.recent[num]; r != nil {
+		recent = slices.Clone(r.late)
+	}
+	s.mu.RUnlock()
+	if !known {
 		return nil, 0, unknownRef(Ref(num))
 	}
 	if off < 0 {
 		return nil, 0, fmt.Errorf("runs: negative offset %d", off)
 	}
-	l := s.index.late[num]
-	if l == nil || off >= l.bytes {
+	if off >= all {
 		return nil, 0, nil
 	}
-	from := sort.Search(len(l.rows), func(i int) bool { return l.rows[i].off > off }) - 1
-	to := sort.Search(len(l.rows), func(i int) bool { return l.rows[i].off >= off+n })
-	return append([]lateRow(nil), l.rows[from:max(from, to)]...), l.bytes, nil
+	sealed, err := s.sealed(num, tail)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows := append(slices.Clip(sealed.late), recent...)
+	from := sort.Search(len(rows), func(i int) bool { return rows[i].off > off }) - 1
+	to := sort.Search(len(rows), func(i int) bool { return rows[i].off >= off+n })
+	return rows[from:max(from, to)], all, nil
 }
 
 // lateReader keeps the batch of the line before, in which the next one often

@@ -142,9 +142,7 @@ func (s *Store) indexed(num uint32) *live {
 		admission: c.admission[i], uid: c.uid[i], seq: uint64(c.lastSeq[i]), ordinals: c.payloads[i],
 	}
 	l.heard.Store(int64(s.clock.Boot()))
-	if f := s.index.late[num]; f != nil {
-		l.lateRows = len(f.rows)
-	}
+	l.lateRows = int(s.index.late[num].rows)
 	return l
 }
 
@@ -154,27 +152,4 @@ func (s *Store) find(id string) uint32 {
 		return num
 	}
 	return s.index.find(id)
-}
-
-func (s *Store) keyedRow(k hash16) (keyedRow, bool) {
-	if row, ok := s.acc.keys.entries[k]; ok {
-		return row, true
-	}
-	row, ok := s.index.keys[k]
-	return row, ok
-}
-
-func (s *Store) startKey(k hash16) (startKey, bool) {
-	if sk, ok := s.acc.starts.entries[k]; ok {
-		return sk, true
-	}
-	sk, ok := s.index.starts[k]
-	return sk, ok
-}
-
-// hasName reports whether the run has a payload of that name, accepted or
-// published.
-func (s *Store) hasName(k hash16) bool {
-	_, ok := s.acc.names.entries[k]
-	return ok || s.index.payloads.names[k] != 0
 }

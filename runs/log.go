@@ -3,6 +3,7 @@ package runs
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"durafs/wal"
 )
@@ -34,31 +35,29 @@ func (s *Store) ReadLogAt(ref Ref, p []byte, off int64) (int, error) {
 // LogOffset tells at which rendered offset the row seq begins, and LogBytes
 // for any number behind the last row.
 func (s *Store) LogOffset(ref Ref, seq uint64) (int64, error) {
-	run, ok := s.Info(ref)
-	if !ok {
+	if _, ok := s.Info(ref); !ok {
 		return 0, unknownRef(ref)
 	}
 	if seq <= 1 {
 		return 0, nil
 	}
-	s.mu.RLock()
-	es := s.index.extentsOf(uint32(ref))
-	if n := len(es); n > 0 && es[n-1].isGap() && seq >= uint64(es[n-1].seq) {
-		defer s.mu.RUnlock()
-		return es[n-1].off(), nil // how many are lost may not be known
+	p, err := s.places(uint32(ref))
+	if err != nil {
+		return 0, err
 	}
-	if seq > run.LastSeq {
-		defer s.mu.RUnlock()
-		return run.LogBytes, nil
+	if n := len(p.extents); n > 0 && p.extents[n-1].isGap() && seq >= uint64(p.extents[n-1].seq) {
+		return p.extents[n-1].off(), nil // how many are lost may not be known
 	}
-	span := logSpan{num: uint32(ref), extents: []extent{es[bySeq(es, uint32(seq))]}, last: uint32(seq)}
-	s.mu.RUnlock()
+	if seq > uint64(p.lastSeq) {
+		return p.bytes, nil
+	}
+	span := logSpan{num: uint32(ref), extents: []extent{p.extents[bySeq(p.extents, uint32(seq))]}, last: uint32(seq)}
 	if span.extents[0].isGap() {
 		return span.extents[0].off(), nil
 	}
 	at := int64(-1)
 	next := uint64(span.extents[0].seq)
-	err := s.walkLog(span, func(lineOff int64, _ []byte) bool {
+	err = s.walkLog(span, func(lineOff int64, _ []byte) bool {
 		at = lineOff
 		next++
 		return next <= seq
@@ -80,26 +79,68 @@ func (s *Store) logSpan(num uint32, off, n int64) (logSpan, error) {
 	if off < 0 {
 		return logSpan{}, fmt.Errorf("runs: negative offset %d", off)
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	c, i := s.index.at(num)
-	if c.phase[i] == PhaseNone {
-		return logSpan{}, unknownRef(Ref(num))
+	p, err := s.places(num)
+	if err != nil {
+		return logSpan{}, err
 	}
-	span := logSpan{num: num, last: c.lastSeq[i]}
-	if n == 0 || off >= c.logBytes[i] {
+	span := logSpan{num: num, last: p.lastSeq}
+	if n == 0 || off >= p.bytes {
 		return span, nil
 	}
-	es := s.index.extentsOf(num)
+	es := p.extents
 	from := byOffset(es, off)
 	to := byOffset(es, off+n-1) + 1
 	span.extents = append(span.extents, es[from:to]...)
 	if to < len(es) {
 		span.last = es[to].seq - 1
-	} else if d := s.index.damaged[num]; d != nil && d.loss != nil {
-		span.endless = d.loss.endless
+	} else {
+		span.endless = p.endless
 	}
 	return span, nil
+}
+
+// logPlaces is where all of a run's log lies, at one moment.
+type logPlaces struct {
+	extents []extent
+	lastSeq uint32
+	bytes   int64
+	endless bool // see logSpan
+}
+
+func (s *Store) places(num uint32) (logPlaces, error) {
+	s.mu.RLock()
+	c, i := s.index.at(num)
+	known, tail := c.phase[i] != PhaseNone, c.tail[i]
+	p := logPlaces{lastSeq: c.lastSeq[i], bytes: c.logBytes[i]}
+	memory, whole := s.index.extentsNow(num)
+	if whole {
+		memory = slices.Clone(memory)
+	}
+	if d := s.index.damaged[num]; d != nil && d.loss != nil {
+		p.endless = d.loss.endless
+	}
+	s.mu.RUnlock()
+	if !known {
+		return p, unknownRef(Ref(num))
+	}
+	if whole || tail == 0 {
+		p.extents = memory
+		return p, nil
+	}
+	sealed, err := s.sealed(num, tail)
+	p.extents = sealed.joined(memory)
+	return p, err
+}
+
+// joined are the extents in sealed segments, and those behind them.
+func (r *sealedRun) joined(memory []extent) []extent {
+	switch {
+	case len(r.extents) == 0:
+		return memory
+	case len(memory) == 0:
+		return r.extents
+	}
+	return append(slices.Clip(r.extents), memory...)
 }
 
 // walkLog renders the rows of a span, in order, until fn returns false.

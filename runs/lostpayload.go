@@ -23,7 +23,10 @@ func (s *Store) findLost(num uint32, name string) (info PayloadInfo, ok bool) {
 	if err != nil || lostPayload(uint32(n)).Name != name {
 		return info, false
 	}
-	places, _, _, _ := s.payloadPlaces(num)
+	places, _, _, _, err := s.payloadPlaces(num)
+	if err != nil {
+		return info, false
+	}
 	if n >= uint64(len(places)) {
 		return info, false
 	}

@@ -13,11 +13,12 @@ import (
 
 var testStoreID = [16]byte{1, 2, 3}
 
-func openLog(fs vfs.FS, dir string, replay func(wal.Frame) error) (*wal.Log, error) {
+func openLog(fs vfs.FS, dir string, o wal.Options, replay func(wal.Frame) error) (*wal.Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	log, _, err := wal.Open(ctx, wal.Options{FS: fs, Dir: dir, StoreID: testStoreID, LazyMax: time.Microsecond}, replay)
+	o.FS, o.Dir, o.StoreID, o.LazyMax = fs, dir, testStoreID, time.Microsecond
+	log, _, err := wal.Open(ctx, o, replay)
 	return log, err
 }
 

@@ -56,36 +56,14 @@ func parseSource(s Source) sourceNumber {
 	return 0
 }
 
-// payloadRefs finds payloads: by name in a map of hashes, and each run's in
-// order through a chain in one flat array.
-type payloadRefs struct {
-	names map[hash16]uint32 // by run and name
-	refs  []payloadRef      // from 1
-}
-
-type payloadRef struct {
-	at   place
-	prev uint32 // the run's payload before this one, 0 for none
-}
-
 // pushPayload enters a run's next payload; the zero name and place stand for
 // one that is lost.
 func (x *index) pushPayload(num uint32, name hash16, at place) {
-	c, i := x.at(num)
-	c.payload[i] = x.payloads.push(name, c.payload[i], at)
-}
-
-func (x *payloadRefs) push(name hash16, prev uint32, at place) uint32 {
-	if x.names == nil {
-		x.names = map[hash16]uint32{}
-		x.refs = make([]payloadRef, 1)
-	}
-	x.refs = append(x.refs, payloadRef{at, prev})
-	n := uint32(len(x.refs) - 1)
+	r := x.recentOf(num)
+	r.payloads = append(r.payloads, namedPlace{name, at})
 	if name != (hash16{}) {
-		x.names[name] = n
+		x.names[name] = at
 	}
-	return n
 }
 
 func nameHash(num uint32, name string) hash16 { return hashOf(num, []byte("payload"), []byte(name)) }
@@ -140,7 +118,10 @@ func shown(f *found, answered bool, newestTerminal bool) bool {
 // PayloadList lists what may be shown of a run's payloads, in order of
 // ordinal; the terminal payload has the name TerminalName.
 func (s *Store) PayloadList(ref Ref) ([]PayloadInfo, error) {
-	places, terminal, answered, ok := s.payloadPlaces(uint32(ref))
+	places, terminal, answered, ok, err := s.payloadPlaces(uint32(ref))
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		return nil, unknownRef(ref)
 	}
@@ -166,40 +147,60 @@ func (s *Store) PayloadList(ref Ref) ([]PayloadInfo, error) {
 	return list, nil
 }
 
-func (s *Store) payloadPlaces(num uint32) (places []place, terminal place, answered, ok bool) {
+func (s *Store) payloadPlaces(num uint32) (places []place, terminal place, answered, ok bool, err error) {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
 	c, i := s.index.at(num)
-	if c.phase[i] == PhaseNone {
-		return nil, place{}, false, false
+	known, tail := c.phase[i] != PhaseNone, c.tail[i]
+	answered = c.flags[i]&flagAnswered != 0
+	var recent []namedPlace
+	if r := s.index.recent[num]; r != nil {
+		recent = slices.Clone(r.payloads)
 	}
-	x := &s.index.payloads
-	places = make([]place, 0, c.payloads[i])
-	for n := c.payload[i]; n != 0; n = x.refs[n].prev {
-		places = append(places, x.refs[n].at)
+	s.mu.RUnlock()
+	if !known {
+		return nil, place{}, false, false, nil
 	}
-	slices.Reverse(places)
-	if n := x.names[nameHash(num, TerminalName)]; n != 0 {
-		terminal = x.refs[n].at
+	sealed, err := s.sealed(num, tail)
+	if err != nil {
+		return nil, place{}, false, true, err
 	}
-	return places, terminal, c.flags[i]&flagAnswered != 0, true
+	name := nameHash(num, TerminalName)
+	for _, p := range append(slices.Clip(sealed.payloads), recent...) {
+		places = append(places, p.at)
+		if p.name == name {
+			terminal = p.at
+		}
+	}
+	return places, terminal, answered, true, nil
 }
 
 // findPayload reads a published payload by name, nil if there is none.
 func (s *Store) findPayload(num uint32, name string) (*found, error) {
-	s.mu.RLock()
-	var at place
-	n := s.index.payloads.names[nameHash(num, name)]
-	if n != 0 {
-		at = s.index.payloads.refs[n].at
-	}
-	s.mu.RUnlock()
-	if n == 0 {
-		return nil, nil
+	hash := nameHash(num, name)
+	at, _, err := s.findName(num, hash)
+	if err != nil || at == (place{}) {
+		return nil, err
 	}
 	f, err := s.readPayload(at)
 	s.foundDamage(num, err)
 	return f, err
+}
+
+// findName tells where the payload is whose name has this hash, the zero place
+// for none; tail is up to which segment sealed ones were looked at.
+func (s *Store) findName(num uint32, hash hash16) (at place, tail uint32, err error) {
+	s.mu.RLock()
+	c, i := s.index.at(num)
+	at, tail = s.index.names[hash], c.tail[i]
+	s.mu.RUnlock()
+	if at != (place{}) {
+		return at, tail, nil
+	}
+	sealed, err := s.sealed(num, tail)
+	if err != nil {
+		return place{}, tail, err
+	}
+	return sealed.payload(hash), tail, nil
 }
 
 // showPayload is findPayload for those who may see what may be shown.

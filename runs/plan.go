@@ -17,16 +17,21 @@ type rowPlan struct {
 	named   []bool
 	fresh   int
 	refusal *Refusal
+	// moved: what was looked up in sealed segments does not hold any more.
+	moved bool
 }
 
 // repeatOf marks, above any sequence number, a row that repeats one of its own
 // group.
 const repeatOf = 1 << 40
 
-// planRows needs mu.
-func (s *Store) planRows(g *group) rowPlan {
+// planRows needs mu. sealed is what was found for the group in sealed segments.
+func (s *Store) planRows(g *group, sealed *lookup) rowPlan {
 	if g.plain {
 		return rowPlan{fresh: len(g.rows)}
+	}
+	if c, i := s.index.at(g.num); c.tail[i] != sealed.tail {
+		return rowPlan{moved: true}
 	}
 	p := rowPlan{skip: make([]uint64, len(g.rows)), named: make([]bool, len(g.rows))}
 	var keys, names map[hash16]int
@@ -36,7 +41,7 @@ func (s *Store) planRows(g *group) rowPlan {
 			if keys == nil {
 				keys = make(map[hash16]int, len(g.rows))
 			}
-			if p.refusal = s.planKey(g, &p, keys, i); p.refusal != nil {
+			if p.refusal = s.planKey(g, &p, keys, i, sealed); p.refusal != nil {
 				return p
 			}
 		}
@@ -49,14 +54,14 @@ func (s *Store) planRows(g *group) rowPlan {
 				names = map[hash16]int{}
 			}
 			_, here := names[w.name]
-			p.named[i] = here || s.hasName(w.name)
+			p.named[i] = here || s.hasName(w.name, sealed)
 			names[w.name] = i
 		}
 	}
 	return p
 }
 
-func (s *Store) planKey(g *group, p *rowPlan, keys map[hash16]int, i int) *Refusal {
+func (s *Store) planKey(g *group, p *rowPlan, keys map[hash16]int, i int, sealed *lookup) *Refusal {
 	w := &g.rows[i]
 	if first, ok := keys[w.key]; ok {
 		if g.rows[first].body != w.body {
@@ -66,7 +71,7 @@ func (s *Store) planKey(g *group, p *rowPlan, keys map[hash16]int, i int) *Refus
 		return nil
 	}
 	keys[w.key] = i
-	if have, ok := s.keyedRow(w.key); ok {
+	if have, ok := s.keyedRow(w.key, sealed); ok {
 		if have.body != w.body {
 			r := refuse(KeyConflict, "its key is that of the row with seq %d, and its body is another", have.seq).atRow(i + 1)
 			r.Seq = uint64(have.seq)
@@ -78,7 +83,7 @@ func (s *Store) planKey(g *group, p *rowPlan, keys map[hash16]int, i int) *Refus
 }
 
 func (p rowPlan) same(q rowPlan) bool {
-	if (p.refusal == nil) != (q.refusal == nil) || len(p.skip) != len(q.skip) {
+	if p.moved || q.moved || (p.refusal == nil) != (q.refusal == nil) || len(p.skip) != len(q.skip) {
 		return false
 	}
 	if p.refusal != nil {

@@ -71,11 +71,17 @@ func checkPut(name string, source Source, contentType string) (sourceNumber, err
 // submitPut gives the payload its name, unless that is taken. Not done: the
 // name has come into use meanwhile.
 func (s *Store) submitPut(ctx context.Context, c Caller, num uint32, epoch uint64, p *payload) (replayed, done bool, err error) {
-	have, err := s.findPayload(num, p.name)
+	hash := nameHash(num, p.name)
+	at, tail, err := s.findName(num, hash)
 	if err != nil {
 		return false, false, err
 	}
-	hash := nameHash(num, p.name)
+	var have *found
+	if at != (place{}) {
+		if have, err = s.readPayload(at); err != nil {
+			return false, false, err
+		}
+	}
 	b := newBatch(num, p.entry(num))
 	done = true
 	err = s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
@@ -91,7 +97,7 @@ func (s *Store) submitPut(ctx context.Context, c Caller, num uint32, epoch uint6
 		case underWay:
 		case have != nil:
 			id = have.ref.ID
-		case s.index.payloads.names[hash] != 0:
+		case s.index.names[hash] != (place{}) || s.tailNow(num) != tail:
 			done = false
 			return wal.Decision{}
 		default:
@@ -103,6 +109,12 @@ func (s *Store) submitPut(ctx context.Context, c Caller, num uint32, epoch uint6
 		return l.answer(payloadConflict(p.name, id))
 	})
 	return replayed, done, err
+}
+
+// tailNow is the last sealed segment with parts of the run; mu is held.
+func (s *Store) tailNow(num uint32) uint32 {
+	c, i := s.index.at(num)
+	return c.tail[i]
 }
 
 func payloadConflict(name string, id cas.ID) *Refusal {

@@ -214,7 +214,7 @@ func TestListen(t *testing.T) {
 			kinds |= c.Kinds
 		}
 	})
-	log, err := openLog(w.fs, logs, s.Replay)
+	log, err := openLog(w.fs, logs, wal.Options{Derived: s}, s.Replay)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,14 +166,11 @@ func (x *index) applyRemoval(e entry, lsn uint64) error {
 		return badBatch("it removes the run %s, which is another one", gone.ID)
 	}
 	if key, err := hex.DecodeString(gone.Key); err == nil && len(key) == len(hash16{}) {
-		delete(x.starts, hash16(key))
+		x.starts.remove(hash16(key), num)
 	}
-	if t := x.threads[gone.Labels["thread"]]; t != nil {
-		if t.remove(num); len(t.messages) == 0 && len(t.keys) == 0 {
-			delete(x.threads, gone.Labels["thread"])
-		}
-	}
-	delete(x.payloads.names, nameHash(num, resumeRequestName))
+	x.forgetInThread(gone.Labels["thread"], num)
+	delete(x.names, nameHash(num, resumeRequestName))
+	delete(x.recent, num)
 	delete(x.late, num)
 	delete(x.outboxes, num)
 	if j := x.journals[gone.Journal]; j != nil {
@@ -196,7 +193,7 @@ func (x *index) applyRemoval(e entry, lsn uint64) error {
 func (c *columns) clear(i int) {
 	c.flags[i], c.revision[i], c.epoch[i], c.uid[i], c.text[i], c.thread[i] = 0, 0, 0, 0, 0, 0
 	c.record[i], c.admission[i], c.started[i], c.changed[i], c.heartbeat[i] = place{}, 0, 0, 0, 0
-	c.lastSeq[i], c.payloads[i], c.payload[i], c.extents[i], c.logBytes[i] = 0, 0, 0, list{}, 0
+	c.lastSeq[i], c.payloads[i], c.tail[i], c.logBytes[i] = 0, 0, 0, 0
 }
 
 // remnants names what is left of a run that was removed: nothing, or there is
@@ -210,8 +207,9 @@ func (x *index) remnants(num uint32, gone *removal) (left []string) {
 	see(x.find(gone.ID) == num, "its id")
 	see(x.phase(num) != PhaseNone, "its phase")
 	see(slices.Contains(x.byAdmit, num), "its place in the list")
-	see(x.late[num] != nil, "late writes")
-	see(x.payloads.names[nameHash(num, resumeRequestName)] != 0, "a payload")
+	_, late := x.late[num]
+	see(late, "late writes")
+	see(x.names[nameHash(num, resumeRequestName)] != (place{}) || x.recent[num] != nil, "a payload")
 	for _, live := range x.live {
 		_, ok := live[num]
 		see(ok, "its place among the live")
@@ -223,8 +221,7 @@ func (x *index) remnants(num uint32, gone *removal) (left []string) {
 		see(j.has(gone.Admission), "a row of the journal")
 	}
 	if key, err := hex.DecodeString(gone.Key); err == nil && len(key) == len(hash16{}) {
-		_, ok := x.starts[hash16(key)]
-		see(ok, "its idempotency key")
+		see(slices.Contains(x.starts.candidates(hash16(key)), num), "its idempotency key")
 	}
 	return left
 }

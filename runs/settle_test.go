@@ -208,7 +208,7 @@ func (w *world) copyFramesOf(t *testing.T, frames []wal.Frame) *world {
 
 func (w *world) copyFrames(frames []wal.Frame) {
 	w.t.Helper()
-	log, err := openLog(w.fs, w.dir+"/wal", func(wal.Frame) error { return nil })
+	log, err := openLog(w.fs, w.dir+"/wal", wal.Options{}, func(wal.Frame) error { return nil })
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -48,7 +48,11 @@ func (s *Store) Start(ctx context.Context, c Caller, r StartRequest) (Started, e
 	}
 	var started Started
 	err := retry(ctx, func() (done bool, err error) {
-		if num := s.startedAs(a); num != 0 {
+		num, err := s.startedAs(a)
+		if err != nil {
+			return false, err
+		}
+		if num != 0 {
 			started, done, err = s.startAgain(ctx, a, num)
 			return done, err
 		}
@@ -64,6 +68,11 @@ type starting struct {
 	req           StartRequest
 	key, bodyHash hash16
 	resume        *cas.Ref // where the resume request was put
+
+	// What looking for the key came to: see startKey.
+	known      startKey
+	accepted   bool // it was under way
+	candidates []uint32
 }
 
 func (a *starting) keyed() bool { return a.req.IdempotencyKey != "" }
@@ -98,11 +107,9 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	token := s.token(num, rec.epoch, purposeWriter)
 	overtaken := false
 	err = s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
-		if a.keyed() {
-			if _, ok := s.startKey(a.key); ok {
-				overtaken = true
-				return wal.Decision{}
-			}
+		if a.keyed() && !s.startHolds(a) {
+			overtaken = true
+			return wal.Decision{}
 		}
 		if s.find(rec.ID) != 0 {
 			return s.refuseTaken(rec.ID)

@@ -7,14 +7,12 @@ import (
 )
 
 // startedAs is the run that the start's key has begun, 0 if there is none.
-func (s *Store) startedAs(a *starting) uint32 {
+func (s *Store) startedAs(a *starting) (uint32, error) {
 	if !a.keyed() {
-		return 0
+		return 0, nil
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	sk, _ := s.startKey(a.key)
-	return sk.num
+	sk, _, err := s.startKey(a)
+	return sk.num, err
 }
 
 // startAgain answers a start whose key has begun the run num. Not done: the
@@ -30,13 +28,12 @@ func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Starte
 	token := s.token(num, raised.epoch, purposeWriter)
 	epoch, overtaken := uint64(0), false
 	err = s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
-		sk, ok := s.startKey(a.key)
 		l := s.view(num)
 		switch {
-		case !ok || sk.num != num || l.revision != rec.revision:
+		case !s.startHolds(a) || l.revision != rec.revision:
 			overtaken = true
 			return wal.Decision{}
-		case sk.body != a.bodyHash:
+		case a.known.body != a.bodyHash:
 			r := refuse(IdempotencyMismatch, "the Idempotency-Key has begun the run %s with another body", rec.ID)
 			r.Field, r.Holder = "Idempotency-Key", rec.ID
 			return l.answer(r)

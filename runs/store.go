@@ -50,6 +50,18 @@ type Store struct {
 	losses    int               // how often ReplayLost was called
 	replaying batch             // the batch that Replay is at; empty once booted
 
+	// footers are those of the log. tables are the run tables in them that
+	// count; sealing is what was derived last, until its segment is sealed. The
+	// two are written while the log is opened, and by its sealer.
+	footers    footers
+	tables     []tableRef
+	sealing    *derived
+	sealedRuns sealedCache
+	// sealedWhole is what the sealed segments leave of the whole store; it is
+	// the sealer's, once restored says that it was set.
+	sealedWhole whole
+	restored    bool
+
 	// numbers is the highest run number given, published or not.
 	numbers atomic.Uint32
 
@@ -81,11 +93,17 @@ func New(o Options) *Store {
 	}
 }
 
+// footers gives the sections of sealed segments; it is the log.
+type footers interface {
+	Sections(seg uint32) (wal.Sections, bool)
+}
+
 // Replay applies a batch that was read back; it is the callback of opening the
 // log. A batch that does not apply is an error, and the store is not usable.
 func (s *Store) Replay(f wal.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.endRestore()
 	b := &s.replaying
 	if err := b.decode(f.Payload); err != nil {
 		return err

@@ -68,8 +68,13 @@ func (s *Store) noteDamage(num uint32, at damagePlace) bool {
 // survey walks the whole log of a run, and puts lines in place of the rows that
 // are gone. Not done: the log has changed meanwhile.
 func (s *Store) survey(num uint32) (done bool) {
+	sealed, err := s.sealed(num, s.tailOf(num))
+	if err != nil {
+		s.logger.Error("where a damaged run lies cannot be read", "run", num, "error", err)
+		return true
+	}
 	s.mu.RLock()
-	before := s.logState(num)
+	before := s.logState(num, sealed)
 	s.mu.RUnlock()
 	w := &surveyor{store: s, num: num}
 	for i, e := range before.extents {
@@ -81,8 +86,8 @@ func (s *Store) survey(num uint32) (done bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.logState(num)
-	if !slices.Equal(now.extents, before.extents) || now.last != before.last {
+	now := s.logState(num, sealed)
+	if now.tail != before.tail || now.tail != sealed.tail || !slices.Equal(now.extents, before.extents) || now.last != before.last {
 		return false
 	}
 	d := s.index.damageOf(num)
@@ -106,11 +111,18 @@ func (s *Store) survey(num uint32) (done bool) {
 type logState struct {
 	extents []extent
 	last    uint32
+	tail    uint32
 }
 
-func (s *Store) logState(num uint32) logState {
+func (s *Store) logState(num uint32, sealed *sealedRun) logState {
 	c, i := s.index.at(num)
-	st := logState{slices.Clone(s.index.extentsOf(num)), c.lastSeq[i]}
+	st := logState{last: c.lastSeq[i], tail: c.tail[i]}
+	memory, whole := s.index.extentsNow(num)
+	if whole {
+		st.extents = slices.Clone(memory)
+	} else {
+		st.extents = slices.Clone(sealed.joined(memory))
+	}
 	if d := s.index.damaged[num]; d != nil && d.loss != nil && len(st.extents) > 0 {
 		st.extents, st.last = st.extents[:len(st.extents)-1], d.loss.seq-1
 	}

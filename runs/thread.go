@@ -96,28 +96,11 @@ func (t *thread) remove(run uint32) {
 }
 
 func (x *index) applyThread(e entry, lsn uint64, at place) error {
-	n, err := parseNote(e)
-	if err != nil {
-		return err
+	v, err := eventOf(e, lsn, at)
+	if err == nil {
+		x.changeThread(&v)
 	}
-	t := x.threads[n.name]
-	if t == nil {
-		t = new(thread)
-		x.threads[n.name] = t
-	}
-	if n.keyed {
-		if t.keys == nil {
-			t.keys = map[hash16]threadKey{}
-		}
-		t.keys[n.key] = threadKey{n.body, lsn}
-	}
-	once := e.flags&onceTerminal != 0
-	c, i := x.at(e.run)
-	t.add(message{
-		at: at, lsn: lsn, run: e.run, bytes: uint32(len(n.json)), once: once,
-		answer: once && e.flags&threadAnswer != 0,
-	}, once && c.flags[i]&flagThreaded != 0)
-	return nil
+	return err
 }
 
 // Message is one message of a thread.

@@ -124,8 +124,8 @@ func (s *Store) openLog(ctx context.Context, opt Options) error {
 		FS: s.fs, Dir: filepath.Join(s.dir, walName), StoreID: s.config.Store,
 		Clock: s.clock, Log: opt.Log, OnBarrier: onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
 		LazyMax: opt.BeatWait, PadBytes: opt.LogPadBytes, BallastBytes: opt.BallastBytes,
-		SegmentBytesMax: opt.SegmentBytesMax,
-		Damaged:         s.lost, ReadOnly: s.readOnly,
+		SegmentBytesMax: opt.SegmentBytesMax, Derived: s.runs,
+		Damaged: s.lost, ReadOnly: s.readOnly,
 	}, s.runs.Replay)
 	if err != nil {
 		return err

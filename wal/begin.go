@@ -183,6 +183,9 @@ func (r *recovery) install(e segEntry, a *active, end int64, prev uint32) {
 		if old.ID == e.ID {
 			continue
 		}
+		if s, _ := r.files.find(old.ID); s != nil {
+			continue // a sealed one, since before it was read
+		}
 		s := newSegFile(old)
 		r.files.add(s)
 		if old.State == segEnded {

@@ -59,7 +59,7 @@ func (l *Log) drain(ctx context.Context) error {
 //
 //	MANIFEST   the active segment ends here; one without a frame is dropped
 //	unlink     what was dropped, and the spare
-//	seal       truncate, fdatasync, MANIFEST: see seal
+//	seal       footer, fdatasync, MANIFEST: see seal
 func (l *Log) finish() error {
 	var edits []edit
 	var drop []*segFile
@@ -78,17 +78,23 @@ func (l *Log) finish() error {
 		edits = append(edits, setSegment(e))
 		l.toSeal = append(l.toSeal, w.seg.segFile)
 	}
-	edits = append(edits, raiseHigh{Segment: l.lastID, LSN: l.durable.Load()})
+	high := l.highNow()
+	high.Segment, high.LSN = l.lastID, l.durable.Load()
+	edits = append(edits, high)
 	if err := l.man.insist(edits...); err != nil {
 		return err
 	}
 	if err := l.unlink(drop); err != nil {
 		return err
 	}
+	if l.sealingOver {
+		return nil
+	}
 	for _, s := range l.toSeal {
 		switch err := l.seal(s); {
 		case isNoSpace(err) && !errors.Is(err, ErrPoisoned):
 			l.log.Warn("a segment is left to the next open to seal", "file", s.name, "cause", err)
+			return nil // and those behind it, which may not overtake it
 		case err != nil:
 			return err
 		}

@@ -212,7 +212,6 @@ func TestSealedDamage(t *testing.T) {
 		"a bit":                  func(b []byte) []byte { b[5000] ^= 1; return b },
 		"a zeroed page":          func(b []byte) []byte { clear(b[4096:8192]); return b },
 		"a zeroed page later":    func(b []byte) []byte { clear(b[8192:12288]); return b },
-		"cut short":              func(b []byte) []byte { return b[:len(b)-1] },
 		"cut at a frame":         func(b []byte) []byte { return b[:4096+segment.FrameBytes(900)] },
 		"empty":                  func(b []byte) []byte { return nil },
 		"another segment's file": nil,

@@ -27,6 +27,8 @@ type segFile struct {
 	closed atomic.Bool
 	// last is the LSN of the last frame; the writer sets it before closed.
 	last uint64
+	// footer is set when the segment is sealed and its footer can be used.
+	footer atomic.Pointer[segment.Footer]
 
 	// Guarded by files.mu.
 	f    vfs.File

@@ -53,9 +53,11 @@ type Log struct {
 	poison  error
 	started bool
 	closing bool
-	// toSeal are segments that will not grow, for the sealer.
-	toSeal []*segFile
-	spare  [][]*Batch // emptied slices of former groups
+	// toSeal are segments that will not grow, for the sealer, in the order of
+	// their ids; sealingOver is set when none of them will be sealed.
+	toSeal      []*segFile
+	sealingOver bool
+	spare       [][]*Batch // emptied slices of former groups
 
 	// writer is owned by the committer.
 	writer writer

@@ -10,8 +10,8 @@ import (
 func FuzzEdits(f *testing.F) {
 	f.Add(appendEdits(nil, []edit{
 		beginSnapshot(1),
-		raiseHigh{1, 2, 3, 4},
-		setSegment{ID: 1, Salt: 2, Size: 100, State: segSealed, End: 50, Last: 7},
+		raiseHigh{Segment: 1, Pack: 2, LSN: 3, Dropped: 4, Numbers: Numbers{5, 6, 7}},
+		setSegment{ID: 1, Salt: 2, Size: 100, State: segSealed, End: 50, Last: 7, Bytes: 80},
 		setPack{Seq: 1, Nonce: 2, Sealed: true, Bytes: 3},
 		dropPack(1), dropSegment(1),
 	}))

@@ -18,7 +18,7 @@ const (
 	// segEnded: it ends at End with the batch Last; behind End lies nothing
 	// that counts. The file may be longer.
 	segEnded
-	// segSealed: the file has exactly End bytes, whose BLAKE3 is B3.
+	// segSealed: the file has exactly Bytes bytes, whose BLAKE3 is B3.
 	segSealed
 )
 
@@ -31,7 +31,9 @@ type segEntry struct {
 	State      segState
 	End        int64
 	Last       uint64
-	B3         [32]byte
+	// Bytes is the size of the sealed file, its footer included; before that 0.
+	Bytes int64
+	B3    [32]byte
 }
 
 // Pack is what the manifest says of a pack of the chunk store.
@@ -55,6 +57,15 @@ type HighWater struct {
 	// Dropped is the LSN up to which batches were dropped: the log begins
 	// behind it.
 	Dropped uint64
+	Numbers
+}
+
+// Numbers are those that the owner of the batches gives to runs, threads and
+// targets.
+type Numbers struct{ Run, Thread, Target uint32 }
+
+func (n Numbers) max(m Numbers) Numbers {
+	return Numbers{max(n.Run, m.Run), max(n.Thread, m.Thread), max(n.Target, m.Target)}
 }
 
 // manifestState is what the edits of a manifest add up to.
@@ -84,11 +95,11 @@ func (s *manifestState) sortedPacks() []Pack {
 // followed by fields of fixed size, little-endian:
 //
 //	1  begin         a snapshot of n frames begins: forget everything; n 4
-//	2  set segment   id 4, generation 4, salt 8, size 8, state 1, end 8, last 8, BLAKE3 32
+//	2  set segment   id 4, generation 4, salt 8, size 8, state 1, end 8, last 8, bytes 8, BLAKE3 32
 //	3  drop segment  id 4
 //	4  set pack      seq 4, nonce 8, sealed 1, bytes 8, BLAKE3 32
 //	5  drop pack     seq 4
-//	6  high water    segment 4, pack 4, LSN 8, dropped LSN 8
+//	6  high water    segment 4, pack 4, LSN 8, dropped LSN 8, run 4, thread 4, target 4
 type edit interface {
 	append(dst []byte) []byte
 	apply(s *manifestState) error
@@ -114,7 +125,7 @@ const (
 
 // editBytes is the size of each kind of edit, without the kind's byte.
 var editBytes = [...]int{
-	kindBegin: 4, kindSetSegment: 73, kindDropSegment: 4, kindSetPack: 53, kindDropPack: 4, kindHigh: 24,
+	kindBegin: 4, kindSetSegment: 81, kindDropSegment: 4, kindSetPack: 53, kindDropPack: 4, kindHigh: 36,
 }
 
 func (e beginSnapshot) append(dst []byte) []byte {
@@ -136,6 +147,7 @@ func (e setSegment) append(dst []byte) []byte {
 	dst = append(dst, byte(e.State))
 	dst = le.AppendUint64(dst, uint64(e.End))
 	dst = le.AppendUint64(dst, e.Last)
+	dst = le.AppendUint64(dst, uint64(e.Bytes))
 	return append(dst, e.B3[:]...)
 }
 
@@ -146,7 +158,8 @@ func (e setSegment) apply(s *manifestState) error {
 		return fmt.Errorf("segment %d cannot become %+v from %+v", e.ID, e, old)
 	case known && old.State > segLive && (old.End != e.End || old.Last != e.Last):
 		return fmt.Errorf("segment %d ended already", e.ID)
-	case e.State > segSealed || e.Size < 0 || e.End < 0 || e.End > e.Size:
+	case e.State > segSealed || e.Size < 0 || e.End < 0 || e.End > e.Size,
+		e.State == segSealed && e.Bytes < e.End, e.State != segSealed && e.Bytes != 0:
 		return fmt.Errorf("segment %d: %+v makes no sense", e.ID, e)
 	}
 	s.segments[e.ID] = segEntry(e)
@@ -206,7 +219,9 @@ func (e raiseHigh) append(dst []byte) []byte {
 	le := binary.LittleEndian
 	dst = le.AppendUint32(append(dst, kindHigh), e.Segment)
 	dst = le.AppendUint64(le.AppendUint32(dst, e.Pack), e.LSN)
-	return le.AppendUint64(dst, e.Dropped)
+	dst = le.AppendUint64(dst, e.Dropped)
+	dst = le.AppendUint32(dst, e.Run)
+	return le.AppendUint32(le.AppendUint32(dst, e.Thread), e.Target)
 }
 
 func (e raiseHigh) apply(s *manifestState) error {
@@ -214,6 +229,7 @@ func (e raiseHigh) apply(s *manifestState) error {
 	s.high.Pack = max(s.high.Pack, e.Pack)
 	s.high.LSN = max(s.high.LSN, e.LSN)
 	s.high.Dropped = max(s.high.Dropped, e.Dropped)
+	s.high.Numbers = s.high.Numbers.max(e.Numbers)
 	return nil
 }
 
@@ -254,7 +270,8 @@ func parseEdit(kind byte, b []byte) (edit, error) {
 		}
 		return setSegment{
 			ID: le.Uint32(b), Generation: le.Uint32(b[4:]), Salt: le.Uint64(b[8:]), Size: int64(le.Uint64(b[16:])),
-			State: segState(b[24]), End: int64(le.Uint64(b[25:])), Last: le.Uint64(b[33:]), B3: [32]byte(b[41:73]),
+			State: segState(b[24]), End: int64(le.Uint64(b[25:])), Last: le.Uint64(b[33:]),
+			Bytes: int64(le.Uint64(b[41:])), B3: [32]byte(b[49:81]),
 		}, nil
 	case kindDropSegment:
 		return dropSegment(le.Uint32(b)), nil
@@ -269,7 +286,10 @@ func parseEdit(kind byte, b []byte) (edit, error) {
 	case kindDropPack:
 		return dropPack(le.Uint32(b)), nil
 	case kindHigh:
-		return raiseHigh{Segment: le.Uint32(b), Pack: le.Uint32(b[4:]), LSN: le.Uint64(b[8:]), Dropped: le.Uint64(b[16:])}, nil
+		return raiseHigh{
+			Segment: le.Uint32(b), Pack: le.Uint32(b[4:]), LSN: le.Uint64(b[8:]), Dropped: le.Uint64(b[16:]),
+			Numbers: Numbers{le.Uint32(b[24:]), le.Uint32(b[28:]), le.Uint32(b[32:])},
+		}, nil
 	}
 	return beginSnapshot(le.Uint32(b)), nil
 }

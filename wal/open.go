@@ -171,9 +171,15 @@ func (r *recovery) run(ctx context.Context) error {
 	if err := r.loadManifest(); err != nil {
 		return err
 	}
+	if err := r.adopt(); err != nil {
+		return err
+	}
 	r.scan = scan{
 		ctx: ctx, fs: r.fs, dir: r.dir, storeID: r.opts.StoreID, list: r.old.sortedSegments(),
 		deliver: r.replay, damaged: r.opts.Damaged, last: r.old.high.Dropped, vouched: r.old.high.LSN,
+	}
+	if err := r.restore(ctx); err != nil {
+		return err
 	}
 	if err := r.scan.run(); err != nil {
 		return err

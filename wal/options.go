@@ -72,6 +72,9 @@ type Options struct {
 	// BallastBytes is the size of the ballast file; 0 is 4 MiB, or a 16th of a
 	// small file system, and below 0 there is none.
 	BallastBytes int64
+	// Derived, if not nil, is what the owner of the batches keeps in footers:
+	// then Open replays only the batches that no footer stands for.
+	Derived Derived
 	// OnBarrier, if not nil, is called by the committer, one at a time, after each
 	// group that became durable.
 	OnBarrier func(took time.Duration, batches, bytes int)

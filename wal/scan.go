@@ -20,6 +20,7 @@ type scan struct {
 	dir     string
 	storeID [16]byte
 	list    []segEntry
+	done    int // segments of the list that need no scan any more
 	// beside leaves the syncing out, and reads what the page cache has: the log
 	// may be open beside this.
 	beside bool
@@ -90,18 +91,17 @@ type Cut struct {
 }
 
 func (s *scan) run() error {
-	s.ends, s.claims, s.headless = map[uint32]segEntry{}, map[uint32]uint64{}, map[uint32]bool{}
-	s.reached, s.recycled = map[uint32]int64{}, map[uint32]bool{}
+	s.begin()
 	s.applier = newApplier(s.deliver)
 	defer func() {
 		s.applier.stop()
 		s.applier = nil
 	}()
-	for i, e := range s.list {
+	for i := s.done; i < len(s.list); i++ {
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
-		tail, err := s.segment(i, e)
+		tail, err := s.segment(i, s.list[i])
 		if err != nil {
 			return err
 		}
@@ -119,6 +119,14 @@ func (s *scan) run() error {
 		}
 	}
 	return s.closeHole(s.vouched)
+}
+
+// begin makes what a scan notes.
+func (s *scan) begin() {
+	if s.ends == nil {
+		s.ends, s.claims, s.headless = map[uint32]segEntry{}, map[uint32]uint64{}, map[uint32]bool{}
+		s.reached, s.recycled = map[uint32]int64{}, map[uint32]bool{}
+	}
 }
 
 // segment scans one segment. tail is true when nothing behind it counts.

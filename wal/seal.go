@@ -1,13 +1,17 @@
 package wal
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"time"
 
 	"github.com/zeebo/blake3"
 
 	"durafs/internal/mutant"
+	"durafs/internal/vfs"
+	"durafs/segment"
 )
 
 // sealer is the sealer goroutine: it seals what is full, one after the other.
@@ -40,33 +44,60 @@ func (l *Log) nextToSeal() (s *segFile, ok bool) {
 	case <-l.stop:
 		return nil, false
 	default:
-		return s, l.poison == nil
+		return s, l.poison == nil && !l.sealingOver
 	}
 }
 
-// sealQueued seals the first segment of the queue. One that cannot be sealed
-// is not tried again: its sync failed, and a second one proves nothing. It is
-// as readable as before, and sealed by the next open.
+// sealQueued seals the first segment of the queue. On a full disk it is tried
+// again. After any other failure nothing is sealed any more: its sync failed,
+// and a second one proves nothing; and those behind it may not overtake it.
+// What is not sealed is as readable as before, and sealed by the next open.
 func (l *Log) sealQueued(s *segFile) {
-	if err := l.seal(s); err != nil {
-		l.log.Warn("a segment could not be sealed", "file", s.name, "cause", err)
+	err := l.seal(s)
+	if isFull(err) && l.waitToSeal() {
+		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err != nil {
+		l.log.Warn("a segment could not be sealed", "file", s.name, "cause", err)
+		l.sealingOver = !isFull(err)
+		return
+	}
 	l.toSeal = l.toSeal[1:]
+}
+
+func isFull(err error) bool { return err != nil && isNoSpace(err) }
+
+// waitToSeal lets time pass in which space may come back; false is the end.
+func (l *Log) waitToSeal() bool {
+	timer := time.NewTimer(retryPauseMax)
+	defer timer.Stop()
+	select {
+	case <-l.stop:
+		return false
+	case <-timer.C:
+		return true
+	}
 }
 
 // seal gives a segment that will not grow its final form:
 //
-//	MANIFEST {ended at, last LSN}   from here on a shorter file is no damage
-//	ftruncate to the end            the blocks written ahead go back
+//	MANIFEST {ended at, last LSN}   from here on what is behind does not count
+//	pwrite                          the footer, over blocks written ahead
+//	ftruncate to its end            the other blocks go back
 //	fdatasync
-//	MANIFEST {BLAKE3}               from here on it never changes
+//	MANIFEST {size, BLAKE3}         from here on it never changes
+//
+// A crash before the last leaves a segment that has ended, and the next open
+// seals it in the same way.
 func (l *Log) seal(s *segFile) error {
 	state := l.man.current()
 	e := state.segments[s.id]
 	if mutant.On(mutant.CutBeforeListed) && e.State == segLive {
-		l.cut(s.name, s.end.Load())
+		early := e
+		early.End, early.Last = s.end.Load(), s.last
+		l.finishFile(s, early)
 	}
 	if e.State == segLive {
 		e.State, e.End, e.Last = segEnded, s.end.Load(), s.last
@@ -77,35 +108,128 @@ func (l *Log) seal(s *segFile) error {
 	if e.State == segSealed {
 		return nil
 	}
-	sum, err := l.cut(s.name, e.End)
+	foot, sum, err := l.finishFile(s, e)
 	if err != nil {
 		return fmt.Errorf("wal: seal %s: %w", s.name, err)
 	}
-	e.State, e.B3 = segSealed, sum
-	return l.man.commit(setSegment(e))
+	e.State, e.Bytes, e.B3 = segSealed, foot.Size, sum
+	if err := l.man.commit(setSegment(e), l.highNow()); err != nil {
+		return err
+	}
+	s.footer.Store(&foot)
+	if l.opts.Derived != nil {
+		l.opts.Derived.Sealed(s.id)
+	}
+	return nil
 }
 
-// cut truncates a file to its end, syncs it, and hashes what it has.
-func (l *Log) cut(name string, end int64) (sum [32]byte, err error) {
-	f, err := l.fs.OpenWrite(l.path(name))
+// highNow is the edit that keeps the numbers that were given.
+func (l *Log) highNow() raiseHigh {
+	var h raiseHigh
+	if l.opts.Derived != nil {
+		h.Numbers = l.opts.Derived.Numbers()
+	}
+	return h
+}
+
+// finishFile writes the footer, syncs the file, and hashes what it has.
+func (l *Log) finishFile(s *segFile, e segEntry) (foot segment.Footer, sum [32]byte, err error) {
+	f, err := l.fs.OpenWrite(l.path(s.name))
 	if err != nil {
-		return sum, err
+		return foot, sum, err
 	}
 	defer f.Close()
 	size, err := f.Size()
-	if err != nil {
-		return sum, err
+	if err == nil && size < e.End {
+		err = &segment.InvalidError{Offset: size, Reason: "the file ends here"}
 	}
-	if size != end {
-		if err := f.Truncate(end); err != nil {
-			return sum, err
-		}
+	if err != nil {
+		return foot, sum, err
+	}
+	if foot, err = l.writeFooter(f, s, e); err != nil {
+		f.Truncate(e.End) // whatever of it was written may be the space that is missing
+		return foot, sum, err
 	}
 	if err := f.Datasync(); err != nil {
-		return sum, err
+		return foot, sum, err
 	}
-	return hashFile(f, end)
+	sum, err = hashFile(f, foot.Size)
+	return foot, sum, err
 }
+
+func (l *Log) writeFooter(f vfs.File, s *segFile, e segEntry) (segment.Footer, error) {
+	foot := segment.Footer{
+		Header: segment.Header{Kind: segment.LogFile, StoreID: l.opts.StoreID, ID: e.ID, Salt: e.Salt, Generation: e.Generation},
+		End:    e.End, First: e.Last + 1, Last: e.Last,
+	}
+	if e.End > segment.HeaderBytes {
+		first, err := l.walker(f, s, e).Next()
+		if err != nil {
+			return foot, err
+		}
+		if foot.First = first.LSN; first.Count == 0 {
+			foot.First++
+		}
+	}
+	w := newFooterWriter(f, s.key, e.End, l.paceSeal)
+	if l.opts.Derived != nil {
+		batches := func(each func(Frame) error) error { return l.eachBatch(l.walker(f, s, e), e.ID, each) }
+		if err := l.opts.Derived.Derive(e.ID, batches, w); err != nil {
+			return foot, err
+		}
+	}
+	return w.finish(foot)
+}
+
+func (l *Log) walker(f vfs.File, s *segFile, e segEntry) *segment.Walker {
+	w := segment.NewWalker(f.ReadAt, s.key, segment.HeaderBytes, e.End, 0)
+	w.FreeStart()
+	return w
+}
+
+// eachBatch walks a segment that is being sealed. Nobody waits for it, so it
+// gives its processor away again and again.
+func (l *Log) eachBatch(w *segment.Walker, id uint32, each func(Frame) error) error {
+	rested := w.Offset()
+	for {
+		f, err := w.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return damageAt(segmentName(id), w.Offset(), w.LSN+1, w.LSN+1, err)
+		case f.Kind != segment.Batch:
+			continue
+		}
+		if err := each(Frame{LSN: f.LSN, Run: f.Run, Count: f.Count, Payload: f.Payload, Pos: Position{id, uint32(f.Offset)}}); err != nil {
+			return err
+		}
+		if w.Offset()-rested >= hashStepBytes {
+			rested = w.Offset()
+			runtime.Gosched()
+		}
+	}
+}
+
+// paceSeal lies between the steps of a large footer, so that the log's own
+// barriers, which share the disk, find little to wait for.
+func (l *Log) paceSeal() error {
+	select {
+	case <-l.stop: // Close waits
+		return nil
+	default:
+	}
+	timer := time.NewTimer(sealStepPause)
+	defer timer.Stop()
+	select {
+	case <-l.stop:
+	case <-timer.C:
+	}
+	return nil
+}
+
+// sealStepPause lies between two steps of a footer.
+const sealStepPause = time.Millisecond
 
 // hashStepBytes is how much is hashed before others may run.
 const hashStepBytes = 64 << 10

@@ -229,7 +229,10 @@ func (v *verifier) ended(e segEntry) error {
 	if err := v.frames(f, e); err != nil || e.State != segSealed || v.sum.Findings > before {
 		return err
 	}
-	sum, err := hashFile(f, e.End)
+	if _, err := readFooter(f, e, v.storeID); err != nil {
+		return v.finding(damageAt(name, e.End, 0, 0, err))
+	}
+	sum, err := hashFile(f, e.Bytes)
 	if err == nil && sum != e.B3 {
 		err = &segment.InvalidError{Reason: "BLAKE3 of the file is not the one that the manifest has"}
 	}

@@ -214,7 +214,7 @@ func (l *Log) roll() error {
 		return err
 	}
 	w := &l.writer
-	l.retire(w.seg, l.durable.Load(), w.dead)
+	l.retire(w.seg, l.durable.Load())
 	w.seg, w.pos, w.prev, w.dead, w.followed = next, segment.HeaderBytes, 0, false, false
 	return nil
 }
@@ -249,13 +249,10 @@ func (l *Log) awaitReady() error {
 }
 
 // retire hands a segment that will not grow to the sealer.
-func (l *Log) retire(old *active, last uint64, dead bool) {
+func (l *Log) retire(old *active, last uint64) {
 	old.f.Close() // what it holds is durable, or was refused
 	old.last = last
 	old.closed.Store(true)
-	if dead {
-		return // ended in the manifest already, and never written again
-	}
 	l.mu.Lock()
 	l.toSeal = append(l.toSeal, old.segFile)
 	l.mu.Unlock()

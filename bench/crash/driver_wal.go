@@ -18,6 +18,8 @@ type logWork struct {
 	bytes    func(lsn uint64) int
 	inFlight int
 	segment  int64
+	// footers says that the footers of sealed segments stand for their batches.
+	footers bool
 	// lives is into how many processes the first life is cut, each closed but
 	// for the last.
 	lives int
@@ -107,7 +109,11 @@ func (w *logWork) open(l *Life) (*opened, error) {
 	m := modelOfLog(l.Promises())
 	o := &opened{chains: make([]uint64, 1, w.batches+16)}
 	var wrong error
-	log, _, err := wal.Open(context.Background(), w.options(l), func(f wal.Frame) error {
+	options, kept := w.options(l), &sums{w: w, m: m, o: o}
+	if w.footers {
+		options.Derived = kept
+	}
+	log, _, err := wal.Open(context.Background(), options, func(f wal.Frame) error {
 		if wrong = w.judgeFrame(m, o, f, l.Depth); wrong != nil {
 			return wrong
 		}
@@ -115,13 +121,13 @@ func (w *logWork) open(l *Life) (*opened, error) {
 		o.chains = append(o.chains, uint64(chain))
 		return nil
 	})
-	if wrong != nil {
+	if wrong = errors.Join(wrong, kept.wrong); wrong != nil {
 		return nil, wrong
 	}
 	if err != nil {
 		return nil, &openError{err}
 	}
-	o.log = log
+	o.log, kept.log = log, log
 	if o.last() < m.atLeast || o.chains[m.have] != m.chain {
 		return o, fmt.Errorf("%d batches were promised, and not exactly these are there: %d", m.atLeast, o.last())
 	}

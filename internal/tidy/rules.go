@@ -165,9 +165,12 @@ var goroutineFiles = map[string]string{
 	"fusefs/mount.go":                      "2 per mount, serve and notify, and 1 that waits for the mount to answer; until it is unmounted",
 	"fusefs/mountpoint.go":                 "1, asks a mountpoint that may hang; until it answers",
 	"internal/daemon/daemon.go":            "1 per socket; until the daemon stops",
+	"runs/bulk.go":                         "1 while a store is opened, enters half of the ids; until they are entered",
 	"runs/projecting.go":                   "1 per outcome, reads its projection; until that has come or the request's body ends",
+	"runs/readahead.go":                    "1 while a table is loaded, reads ahead; until it is closed",
 	"wal/ahead.go":                         "1 while a tail is scanned, reads its next block; until it is read",
 	"wal/apply.go":                         "1 while a tail is scanned, applies its batches; until the scan ends",
+	"wal/restore.go":                       "8 while a log is opened, look at sealed files; until each was",
 	"wal/log.go":                           "2 per log, the writer and the keeper of spare files; until Close",
 }
 

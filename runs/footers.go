@@ -1,0 +1,298 @@
+package runs
+
+import (
+	"slices"
+
+	"durafs/wal"
+)
+
+// Store keeps run tables and parts in the footers of the log's segments: see
+// derive.go for what they are, table.go and parts.go for how they are written.
+var _ wal.Derived = (*Store)(nil)
+
+// sealingSliceRuns is how many runs are moved at a time from memory to a
+// footer, under one lock.
+const sealingSliceRuns = 128
+
+// Derive implements wal.Derived.
+func (s *Store) Derive(seg uint32, batches wal.Batches, w *wal.FooterWriter) error {
+	d := newDerived(seg, s.sealedWhole.clone())
+	if err := batches(d.add); err != nil {
+		return err
+	}
+	d.end(s.tailOf)
+	d.batch = batch{}
+	n := toMerge(s.tables, uint32(len(d.runs)))
+	before, err := s.openOlder(s.tables[len(s.tables)-n:])
+	if err != nil {
+		// What cannot be read is left where it is.
+		s.logger.Warn("run tables could not be merged", "segment", seg, "error", err)
+		before = older{}
+	}
+	s.sealing = d
+	return d.write(w, before)
+}
+
+func (s *Store) tailOf(run uint32) uint32 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c, i := s.index.at(run)
+	return c.tail[i]
+}
+
+// Sealed implements wal.Derived: what the footer tells now, memory may forget.
+// It lets others in between, and each run goes over in one step.
+func (s *Store) Sealed(seg uint32) {
+	d := s.sealing
+	if d == nil || d.seg != seg {
+		return
+	}
+	s.sealing, s.sealedWhole = nil, d.whole
+	n := len(s.tables) - d.merged
+	s.tables = append(s.tables[:n:n], d.ref)
+	for nums := range slices.Chunk(d.sorted(), sealingSliceRuns) {
+		s.mu.Lock()
+		for _, num := range nums {
+			if d.runs[num].hasParts() && s.index.phase(num) != PhaseNone {
+				c, i := s.index.at(num)
+				c.tail[i] = seg
+				s.index.forget(num, seg)
+			}
+		}
+		s.mu.Unlock()
+	}
+	// Only now that every tail has moved: who misses them looks there.
+	for names := range slices.Chunk(d.names, sealingSliceRuns) {
+		s.mu.Lock()
+		for _, name := range names {
+			if s.index.names[name].segment == seg {
+				delete(s.index.names, name)
+			}
+		}
+		s.mu.Unlock()
+	}
+	for keys := range slices.Chunk(d.keys, sealingSliceRuns) {
+		s.mu.Lock()
+		for i := range keys {
+			delete(s.index.keys, keys[i].key)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// Covers implements wal.Derived.
+func (s *Store) Covers(_ uint32, sections wal.Sections) (from uint32) {
+	r, ok := sections.Section(sectionTable)
+	if !ok {
+		return 0
+	}
+	head, err := readTableHead(r, r.Size())
+	if err != nil {
+		return 0
+	}
+	return head.from
+}
+
+// Load implements wal.Derived.
+func (s *Store) Load(seg uint32, sections wal.Sections) error {
+	t, err := tableOf(sections, true)
+	if err != nil {
+		return err
+	}
+	if t.to != seg {
+		return badTable("it is that of segment %d", t.to)
+	}
+	all, err := readWhole(sections, seg)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index.whole = all
+	if err := s.index.loadThreads(sections); err != nil {
+		return err
+	}
+	if err := s.loadTable(t); err != nil {
+		return err
+	}
+	s.tables = append(s.tables, tableRef{t.from, t.to, t.rows})
+	return nil
+}
+
+// Walk implements wal.Derived: what a footer should have told is made again,
+// and kept in memory.
+func (s *Store) Walk(seg uint32) (each func(wal.Frame) error, done func() error) {
+	d := newDerived(seg, s.index.whole)
+	return d.add, func() error {
+		d.end(s.tailOf)
+		m := new(memSections)
+		if err := d.write(m, older{}); err != nil {
+			return err
+		}
+		t, err := tableOf(m, true)
+		if err != nil {
+			return err
+		}
+		s.sealedRuns.keepMade(seg, m)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.index.whole = d.whole
+		s.tables = append(s.tables, tableRef{seg, seg, noTable})
+		if err := s.index.loadThreads(m); err != nil {
+			return err
+		}
+		return s.loadTable(t)
+	}
+}
+
+// Forget implements wal.Derived.
+func (s *Store) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index, s.packs, s.tables = newIndex(), map[uint32]uint32{}, nil
+	s.restored, s.losses = false, 0
+	s.sealedRuns = sealedCache{}
+}
+
+// endRestore comes between what was loaded from footers and what is replayed
+// behind it; mu is held, or nobody else is there yet.
+func (s *Store) endRestore() {
+	if s.restored {
+		return
+	}
+	s.restored, s.sealedWhole = true, s.index.whole.clone()
+	if x := &s.index; x.removed {
+		x.byAdmit = slices.DeleteFunc(x.byAdmit, func(num uint32) bool { return x.phase(num) == PhaseNone })
+		x.removed = false
+	}
+	s.index.sortAdmissions()
+	s.index.ids.addAll(s.index.byAdmit, s.index.idBytes)
+}
+
+// Numbers implements wal.Derived.
+func (s *Store) Numbers() wal.Numbers { return wal.Numbers{Run: s.numbers.Load()} }
+
+// loadTable adds a table to the index; mu is held.
+func (s *Store) loadTable(t *tableReader) error {
+	x := &s.index
+	x.byAdmit = slices.Grow(x.byAdmit, int(t.rows))
+	defer t.ahead()()
+	var r tableRow
+	for {
+		more, err := t.next(&r)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		if err := x.load(&r); err != nil {
+			return err
+		}
+	}
+	for _, e := range t.extraList {
+		if x.phase(e.run) == PhaseNone {
+			continue // the run was removed since
+		}
+		switch e.kind {
+		case extraOutbox:
+			x.outboxes[e.run] = e.at
+		case extraOutboxDone:
+			delete(x.outboxes, e.run)
+		case extraLate:
+			l := x.late[e.run]
+			x.late[e.run] = lateCount{l.rows + e.rows, l.bytes + int64(e.bytes)}
+		}
+	}
+	for _, p := range t.packList {
+		s.packs[p.pack] = max(s.packs[p.pack], p.end)
+	}
+	return nil
+}
+
+// load adds a row to the index, but for its id: see endRestore.
+func (x *index) load(r *tableRow) error {
+	c, i := x.grow(r.run)
+	if r.flags&flagRemoved != 0 {
+		x.loadRemoved(r)
+		return nil
+	}
+	if (c.phase[i] == PhaseNone) != (r.admission != 0) {
+		return badTable("run %d is admitted twice, or never", r.run)
+	}
+	if r.admission != 0 {
+		key, text := r.split()
+		c.text[i], c.thread[i] = x.text.add(text), x.threadOf(text)
+		c.admission[i], c.started[i] = r.admission, r.started
+		x.byAdmit = append(x.byAdmit, r.run)
+		x.newest = max(x.newest, r.run)
+		x.setPhase(r.run, Running)
+		if key != nil {
+			x.starts.add(hash16(key), r.run)
+		}
+	}
+	c.flags[i] |= r.flags &^ flagKeyed
+	c.logBytes[i] += int64(r.bytes)
+	c.lastSeq[i], c.payloads[i] = max(c.lastSeq[i], r.lastSeq), max(c.payloads[i], r.payloads)
+	if r.revision != 0 {
+		c.revision[i], c.epoch[i], c.uid[i], c.record[i] = r.revision, r.epoch, r.uid, r.record
+		x.setPhase(r.run, r.phase)
+	}
+	if r.changed != 0 {
+		c.changed[i] = r.changed
+	}
+	if r.heartbeat != 0 {
+		c.heartbeat[i] = r.heartbeat
+	}
+	if r.tail != 0 {
+		c.tail[i] = r.tail
+	}
+	return nil
+}
+
+// loadRemoved forgets a run that a table before has told of. Its messages, and
+// its row of the journal, are told of elsewhere.
+func (x *index) loadRemoved(r *tableRow) {
+	if x.phase(r.run) == PhaseNone {
+		return
+	}
+	if key, _ := r.split(); key != nil {
+		x.starts.remove(hash16(key), r.run)
+	}
+	delete(x.late, r.run)
+	delete(x.outboxes, r.run)
+	x.setPhase(r.run, PhaseNone)
+	c, i := x.at(r.run)
+	c.clear(i)
+	x.removed = true // from byAdmit, later
+}
+
+// threadOf is the hash of the thread that a text of the arena names.
+func (x *index) threadOf(text []byte) (hash uint32) {
+	_, rest := cutTextID(text)
+	_, rest = cutTextID(rest)
+	if rest[0] == 0 {
+		return 0
+	}
+	eachLabel(rest, func(name, value []byte) bool {
+		if string(name) == "thread" && len(value) > 0 {
+			hash = x.threadHash(string(value))
+		}
+		return hash == 0 && string(name) <= "thread"
+	})
+	return hash
+}
+
+// sortAdmissions puts the runs in the order of their admissions. Tables have
+// them by number, which is nearly the same.
+func (x *index) sortAdmissions() {
+	inOrder := func(a, b uint32) int {
+		if x.admission(a) < x.admission(b) {
+			return -1
+		}
+		return 1
+	}
+	if !slices.IsSortedFunc(x.byAdmit, inOrder) {
+		slices.SortFunc(x.byAdmit, inOrder)
+	}
+}

@@ -1,0 +1,267 @@
+package runs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"durafs/internal/vfs"
+)
+
+// fill lives a little in a store of small segments: runs of many kinds, with
+// rows of their own and with keys, payloads, late writes, settings, restarts.
+func (w *world) fill(rt *rapid.T) []*agent {
+	var agents []*agent
+	n := 0
+	pick := func(rt *rapid.T) *agent {
+		if len(agents) == 0 {
+			rt.Skip("no run yet")
+		}
+		return agents[rapid.IntRange(max(0, len(agents)-4), len(agents)-1).Draw(rt, "run")]
+	}
+	rt.Repeat(map[string]func(*rapid.T){
+		"start": func(rt *rapid.T) {
+			n++
+			r := StartRequest{ID: fmt.Sprintf("exec_%d", n), Labels: Labels{"thread": fmt.Sprint("T", n%3), "a": strings.Repeat("x", n%5)}}
+			if n%2 == 0 {
+				r.ID, r.IdempotencyKey, r.ResumeRequest = "", fmt.Sprint("key", n), []byte("resume")
+			}
+			if n%3 == 0 && len(agents) > 0 {
+				r.Parent = agents[0].id
+			}
+			if n%5 == 0 {
+				r.Target = "agent:a"
+			}
+			if n%4 != 0 {
+				r.Message = []byte(`"a turn"`)
+			}
+			st, err := w.s.Start(ctx, Caller{UID: 7}, r)
+			if CodeOf(err) == TargetNotEnrolled {
+				rt.Skip("its target is not enrolled")
+			}
+			if err != nil {
+				rt.Fatal(err)
+			}
+			agents = append(agents, &agent{w, st.Record.ID, Caller{UID: 7, Writer: st.Writer}})
+		},
+		"append": func(rt *rapid.T) {
+			size := rapid.SampledFrom([]int{1, 100, 900, 70 << 10}).Draw(rt, "size")
+			pick(rt).append(fmt.Sprintf(`{"text":"%s"}`, strings.Repeat("t", size)), `{}`)
+		},
+		"keys": func(rt *rapid.T) {
+			k := rapid.IntRange(0, 30).Draw(rt, "key")
+			a := pick(rt)
+			w.s.Append(ctx, a.c, a.id, rowsOf(fmt.Sprintf(`{"k":%d,"v":1}`, k), fmt.Sprintf(`{"k":%d}`, k+100)), "k")
+		},
+		"put": func(rt *rapid.T) {
+			pick(rt).put(fmt.Sprint("p", rapid.IntRange(0, 9).Draw(rt, "name")), strings.Repeat("p", rapid.SampledFrom([]int{1, 20 << 10}).Draw(rt, "size")))
+		},
+		"late": func(rt *rapid.T) {
+			a := pick(rt)
+			rec, err := w.s.Record(w.ref(a.id))
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if rec.Epoch > 1 {
+				a.w.s.Append(ctx, Caller{UID: 7, Writer: w.s.token(uint32(w.ref(a.id)), 1, purposeWriter)}, a.id, rowsOf(`{"late":1}`), "")
+			}
+		},
+		"again": func(rt *rapid.T) {
+			if n > 1 {
+				k := rapid.IntRange(1, n/2).Draw(rt, "key") * 2
+				st, err := w.s.Start(ctx, Caller{UID: 7}, StartRequest{IdempotencyKey: fmt.Sprint("key", k)})
+				if CodeOf(err) == "" && err != nil {
+					rt.Fatal(err)
+				}
+				for _, a := range agents {
+					if err == nil && a.id == st.Record.ID && st.Writer != "" {
+						a.c.Writer = st.Writer
+					}
+				}
+			}
+		},
+		"setting": func(rt *rapid.T) {
+			w.s.SetToolClass(ctx, owner, fmt.Sprint("tool", rapid.IntRange(0, 3).Draw(rt, "tool")), rapid.SampledFrom([]Safety{"", Mutating}).Draw(rt, "class"))
+		},
+		"post": func(rt *rapid.T) {
+			k := rapid.IntRange(0, 5).Draw(rt, "key")
+			w.s.Post(ctx, owner, fmt.Sprint("T", k%3), PostRequest{Message: []byte(`"post"`), IdempotencyKey: fmt.Sprint("post", k)})
+		},
+		"rollback": func(rt *rapid.T) {
+			n++
+			r := StartRequest{ID: fmt.Sprintf("exec_%d", n), Labels: Labels{"thread": "T0"}, Message: []byte(`"undone"`), ResumeRequest: []byte("resume")}
+			if n%2 == 0 {
+				r.IdempotencyKey = fmt.Sprint("key", n)
+			}
+			a := w.start(r)
+			if rapid.Bool().Draw(rt, "in the next segment") {
+				for range 3 {
+					pick(rt).append(fmt.Sprintf(`{"text":"%s"}`, strings.Repeat("t", 60<<10)))
+				}
+			}
+			w.s.mu.Lock()
+			w.s.acc.runs[uint32(w.s.index.find(a.id))].denied = true // as if for want of space
+			w.s.mu.Unlock()
+			if err := w.s.Rollback(ctx, a.c, a.id); err != nil && CodeOf(err) != RollbackRefused {
+				rt.Fatal(err)
+			}
+		},
+		"enrol": func(rt *rapid.T) {
+			w.s.Enrol(ctx, owner, rapid.SampledFrom([]string{"agent:a", "agent:b"}).Draw(rt, "target"), rapid.Bool().Draw(rt, "enrolled"))
+		},
+		"beat":    func(rt *rapid.T) { a := pick(rt); w.s.Beat(ctx, a.c, a.id, "") },
+		"settle":  func(rt *rapid.T) { pick(rt).settle(Success, "answer") },
+		"attach":  func(rt *rapid.T) { a := pick(rt); w.s.Attach(ctx, a.c, a.id, AttachRequest{}) },
+		"restart": func(rt *rapid.T) { w.reopen() },
+	})
+	return agents
+}
+
+// whole is what the store shows of itself.
+func (w *world) whole() string {
+	var b strings.Builder
+	for _, target := range []string{targetMaster, "agent:a", "agent:b"} {
+		rows, err := w.s.Journal(owner, target, 0)
+		if err != nil && CodeOf(err) == "" {
+			w.t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s: %s\n", target, mustJSON(rows))
+	}
+	for n := range 3 {
+		page, err := w.s.Thread(owner, fmt.Sprint("T", n), 0, 0)
+		if err != nil && CodeOf(err) == "" {
+			w.t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s\n", mustJSON(page))
+	}
+	threads, _, _ := w.s.Threads(owner, "", 0)
+	fmt.Fprintf(&b, "%s\n", mustJSON(threads))
+	classes, _ := w.s.ToolClasses(owner)
+	fmt.Fprintf(&b, "%s\n", mustJSON(classes))
+	return b.String()
+}
+
+// ask is what the store answers to those who repeat themselves: whether it
+// knows keys and names that lie in sealed segments.
+func (w *world) ask(agents []*agent) string {
+	var b strings.Builder
+	for i, a := range agents {
+		if _, err := w.s.Attach(ctx, a.c, a.id, AttachRequest{}); err != nil {
+			continue
+		}
+		for k := range 31 {
+			got, err := w.s.Append(ctx, a.c, a.id, rowsOf(fmt.Sprintf(`{"k":%d,"v":2}`, k)), "k")
+			fmt.Fprintln(&b, i, k, got.FirstSeq, got.Replayed, err)
+		}
+		for p := range 10 {
+			_, replayed, err := a.put(fmt.Sprint("p", p), "p")
+			fmt.Fprintln(&b, i, p, replayed, err)
+		}
+	}
+	for k := range 6 {
+		got, err := w.s.Post(ctx, owner, fmt.Sprint("T", k%3), PostRequest{Message: []byte(`"post"`), IdempotencyKey: fmt.Sprint("post", k)})
+		fmt.Fprintln(&b, k, got.Replayed, err)
+	}
+	for k := range 40 {
+		st, err := w.s.Start(ctx, Caller{UID: 8}, StartRequest{ID: fmt.Sprintf("exec_again%d", k), IdempotencyKey: fmt.Sprint("key", k)})
+		if err == nil {
+			fmt.Fprintln(&b, k, st.Replayed, st.Record.ID, st.Epoch)
+		} else {
+			fmt.Fprintln(&b, k, err)
+		}
+	}
+	return b.String()
+}
+
+// copied is a world with the same files, not yet opened.
+func (w *world) copied(base string) *world {
+	dir, err := os.MkdirTemp(base, "copy")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c := &world{t: w.t, fs: w.fs, dir: dir, ledger: new(memLedger), segmentBytes: w.segmentBytes}
+	if err := os.CopyFS(dir, os.DirFS(w.dir)); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, p := range w.ledger.Packs() {
+		c.ledger.AddPack(p)
+	}
+	return c
+}
+
+// breakFooters damages the footers of some segments: all (every is 1), or each
+// of so many.
+func (w *world) breakFooters(every, at int) {
+	names, err := filepath.Glob(filepath.Join(w.dir, "wal", "0*.seg"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i, name := range names {
+		if i%every != 0 {
+			continue
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		b[len(b)-at] ^= 1
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// TestFootersSayTheSame: a store that is opened by its footers, by some of
+// them, by walking its segments or by replaying every batch shows the same, and
+// answers the same.
+func TestFootersSayTheSame(t *testing.T) {
+	base := fastDir(t)
+	checks(t, 15)
+	rapid.Check(t, func(rt *rapid.T) {
+		dir, err := os.MkdirTemp(base, "footers")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		w := &world{t: t, fs: vfs.OS, dir: dir, ledger: new(memLedger), segmentBytes: 256 << 10}
+		w.mustOpen()
+		defer w.close()
+		agents := w.fill(rt)
+		w.reopen() // which interrupts what is running, at one time for all
+		w.close()
+		var first, firstAsked string
+		for i, change := range []func(c *world){
+			func(c *world) { c.replays = true },
+			func(c *world) {},
+			func(c *world) { c.breakFooters(1, 1) },
+			func(c *world) { c.breakFooters(3, 1) },
+			func(c *world) { c.breakFooters(2, 4097+100) }, // a page of its last section
+		} {
+			c := w.copied(base)
+			defer os.RemoveAll(c.dir)
+			change(c)
+			c.mustOpen()
+			picture := c.picture() + c.whole()
+			for _, a := range agents {
+				a.w = c
+			}
+			asked := c.ask(agents)
+			c.close()
+			if i == 0 {
+				first, firstAsked = picture, asked
+				continue
+			}
+			if d := cmp.Diff(first, picture); d != "" {
+				rt.Fatalf("way %d shows something else: %s", i, d)
+			}
+			if d := cmp.Diff(firstAsked, asked); d != "" {
+				rt.Fatalf("way %d answers something else: %s", i, d)
+			}
+		}
+	})
+}
