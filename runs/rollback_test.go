@@ -48,17 +48,14 @@ func TestRollback(t *testing.T) {
 	}
 	_, err := a.append(`{}`)
 	wantCode(t, err, UnknownRun)
-	for range 2 {
-		if after := w.picture() + fmt.Sprint(w.journal("master")) + w.thread("T"); after != before {
-			t.Errorf("before it was\n%s\nand now it is\n%s", before, after)
-		}
-		w.s.mu.RLock()
-		left := w.s.index.remnants(2, &removal{ID: a.id, Labels: keyed.Labels, Journal: "master", Admission: 2})
-		w.s.mu.RUnlock()
-		if len(left) > 0 {
-			t.Errorf("there is left: %v", left)
-		}
-		break
+	if after := w.picture() + fmt.Sprint(w.journal("master")) + w.thread("T"); after != before {
+		t.Errorf("before it was\n%s\nand now it is\n%s", before, after)
+	}
+	w.s.mu.RLock()
+	left := w.s.index.remnants(2, &removal{ID: a.id, Labels: keyed.Labels, Journal: "master", Admission: 2})
+	w.s.mu.RUnlock()
+	if len(left) > 0 {
+		t.Errorf("there is left: %v", left)
 	}
 	old := a.c
 	a = w.start(keyed)

@@ -331,8 +331,12 @@ func TestLostByClass(t *testing.T) {
 		phase   string
 	}{
 		{"", false, "paused-interruption"},
-		{"read-only", false, "paused-interruption"}, {"idempotent", false, "paused-interruption"}, {"idempotent", true, "paused-interruption"},
-		{"mutating", false, "paused-side-effect-uncertain"}, {"mutating", true, "paused-side-effect-uncertain"}, {"unknown", true, "paused-side-effect-uncertain"},
+		{"read-only", false, "paused-interruption"},
+		{"idempotent", false, "paused-interruption"},
+		{"idempotent", true, "paused-interruption"},
+		{"mutating", false, "paused-side-effect-uncertain"},
+		{"mutating", true, "paused-side-effect-uncertain"},
+		{"unknown", true, "paused-side-effect-uncertain"},
 	} {
 		t.Run(fmt.Sprint(tt.class, tt.settled), func(t *testing.T) {
 			w := newWorld(t)
