@@ -275,6 +275,7 @@ func (s *Store) recordAt(c Caller, e feedEvent) (*Record, error) {
 		}
 	}
 	writer := c.Writer != "" && s.epochOf(e.num, c.Writer, rec.epoch) == rec.epoch
+	m.run.Revision = rec.revision // the event is of this revision, not of the newest
 	return rec.public(m.run, m.heartbeat, actionsOf(rec.phase, writer, c.owns())), nil
 }
 
