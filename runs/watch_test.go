@@ -87,8 +87,8 @@ func TestWatch(t *testing.T) {
 }
 
 // TestWatchAgain breaks off at every event and goes on with another watcher
-// from there: together they are told every revision once, in order, also when
-// the daemon was restarted in between.
+// from there: together they are told every revision once, in order. When the
+// daemon was restarted in between, they are, or are told to begin anew.
 func TestWatchAgain(t *testing.T) {
 	w, _ := newTimed(t)
 	w.start(StartRequest{ID: "exec_before"})
@@ -102,7 +102,7 @@ func TestWatchAgain(t *testing.T) {
 	if len(events) != 1+5*4 {
 		t.Fatalf("%d events", len(events))
 	}
-	for range 2 {
+	for round := range 2 {
 		paused := revisions(w.told(w.watch(owner, WatchQuery{After: &events[len(events)-1].Position})))
 		want := fmt.Sprint(append(revisions(events), paused...))
 		for cut := range events {
@@ -110,6 +110,9 @@ func TestWatchAgain(t *testing.T) {
 				t.Fatalf("event %d has no position: %s", cut, mustJSON(events[cut]))
 			}
 			rest := w.told(w.watch(owner, WatchQuery{After: &events[cut].Position}))
+			if round == 1 && len(rest) == 2 && rest[0].Kind == EventResync && rest[1].Kind == EventSnapshot {
+				continue // the segment was sealed, and its changes are not replayed
+			}
 			if got := fmt.Sprint(revisions(append(events[:cut+1:cut+1], rest...))); got != want {
 				t.Errorf("cut behind event %d: told of %s, want %s", cut, got, want)
 			}
