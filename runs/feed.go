@@ -21,6 +21,10 @@ type feed struct {
 	more  chan struct{}
 }
 
+// feedFirst is the number of the first event, high enough that older ones can
+// be put before it.
+const feedFirst = 1 << 40
+
 // FeedEventsMax bounds the ring.
 const FeedEventsMax = 1 << 16
 
@@ -91,6 +95,9 @@ func (f *feed) begin(lsn uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.floor, f.last = max(f.floor, lsn), max(f.last, lsn)
+	if f.first == 0 && len(f.events) == 0 {
+		f.first = feedFirst
+	}
 }
 
 // end is the number of the next event, and the newest LSN before it.

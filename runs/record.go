@@ -86,9 +86,13 @@ func (rec *record) public(run Run, heartbeat time.Time, actions []string) *Recor
 	if labels == nil {
 		labels = Labels{}
 	}
+	revision := rec.revision
+	if run.Damaged { // the newest may be lost
+		revision = max(revision, run.Revision)
+	}
 	return &Record{
 		ID: rec.ID, Phase: rec.phase.String(), BootID: rec.BootID,
-		Revision: max(rec.revision, run.Revision), Epoch: rec.epoch, Damaged: run.Damaged,
+		Revision: revision, Epoch: rec.epoch, Damaged: run.Damaged,
 		StartedAt: run.StartedAt, ChangedAt: run.ChangedAt, HeartbeatAt: heartbeat,
 		LeaseMS: rec.LeaseMS, ProgressCount: rec.Progress, Class: rec.Class, OpenCalls: open,
 		Labels: labels, Parent: rec.Parent, CopiedFrom: rec.CopiedFrom, Preview: rec.Preview, Binding: rec.Binding,

@@ -73,7 +73,9 @@ func put[V any](m map[string]V, st *setting) (map[string]V, error) {
 		n = map[string]V{}
 	}
 	if string(st.Value) == "null" {
-		delete(n, st.Name)
+		if delete(n, st.Name); len(n) == 0 {
+			return nil, nil // as if it had never been set
+		}
 		return n, nil
 	}
 	var v V

@@ -100,6 +100,10 @@ func (s *Store) Watch(c Caller, q WatchQuery) (*Watcher, error) {
 	}
 	at, ok := s.feed.behind(*q.After)
 	if !ok {
+		s.recall(*q.After)
+		at, ok = s.feed.behind(*q.After)
+	}
+	if !ok {
 		w.resync()
 		return w, nil
 	}
