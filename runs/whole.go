@@ -50,8 +50,6 @@ func (w *whole) clone() whole {
 //	8, number of ordinary rows 4, of ends 4, of rows that have left 4, and these
 //	rows, 28 bytes each: place 12, LSN 8, bytes 4, flags 4 (1 end, 2 strayed)
 const (
-	wholeHeadBytes  = 20
-	journalRowBytes = 28
 	// wholeBytesMax bounds what is read of it at once.
 	wholeBytesMax = 1 << 30
 )
