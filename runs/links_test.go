@@ -19,9 +19,16 @@ func TestListDoesNotGrow(t *testing.T) {
 		"all": {}, "thread": {Thread: "T"}, "rare label": {Labels: Labels{"n": "7"}}, "parent": {Parent: "exec_parent"},
 		"running": {Phase: "running"}, "none": {Labels: Labels{"n": "x"}},
 	} {
-		a, b := small.pageTime(t, q), large.pageTime(t, q)
+		// The best times of both count, taken in turn for as long as others on
+		// this machine may be in the way; what grows never comes to it.
+		a, b := time.Hour, time.Hour
+		for range 200 {
+			a, b = min(a, small.pageTime(t, q)), min(b, large.pageTime(t, q))
+			if b <= a*13/10+200*time.Microsecond {
+				break
+			}
+		}
 		t.Logf("%s: %s and %s", name, a, b)
-		// Microseconds of noise are no growth.
 		if b > a*13/10+200*time.Microsecond {
 			t.Errorf("%s: a page takes %s among 1,000 runs and %s among 100,000", name, a, b)
 		}
@@ -55,19 +62,17 @@ func (x *index) record(num uint32) place {
 	return c.record[i]
 }
 
-// pageTime is the best of several times that a page takes.
+// pageTime is the time that a page takes.
 func (w *world) pageTime(t *testing.T, q ListQuery) time.Duration {
-	best := time.Hour
-	for range 20 {
-		began := clock.System.Boot()
-		page, err := w.s.List(owner, q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := len(page.Runs); n != 50 && n != 0 {
-			t.Fatalf("a page of %d", n)
-		}
-		best = min(best, clock.System.Boot()-began)
+	t.Helper()
+	began := clock.System.Boot()
+	page, err := w.s.List(owner, q)
+	took := clock.System.Boot() - began
+	if err != nil {
+		t.Fatal(err)
 	}
-	return best
+	if n := len(page.Runs); n != 50 && n != 0 {
+		t.Fatalf("a page of %d", n)
+	}
+	return took
 }

@@ -53,9 +53,14 @@ func everyDriver(t *testing.T, layer func(*Driver, Config) Report) {
 	t.Logf("%d distinct states", total)
 }
 
+// heapBytesMax is where garbage is collected in any case: other tests run
+// beside these.
+const heapBytesMax = 3 << 30
+
 // Each life makes some garbage and keeps none of it.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(800)
+	debug.SetMemoryLimit(heapBytesMax)
 	os.Exit(m.Run())
 }
