@@ -122,7 +122,7 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 func (s *Store) openLog(ctx context.Context, opt Options) error {
 	log, found, err := wal.Open(ctx, wal.Options{
 		FS: s.fs, Dir: filepath.Join(s.dir, walName), StoreID: s.config.Store,
-		Clock: s.clock, Log: opt.Log, OnBarrier: onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
+		Clock: s.clock, Log: opt.Log, OnBarrier: s.onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
 		LazyMax: opt.BeatWait, PadBytes: opt.LogPadBytes, BallastBytes: opt.BallastBytes,
 		SegmentBytesMax: opt.SegmentBytesMax, Derived: s.runs,
 		Damaged: s.lost, ReadOnly: s.readOnly,
@@ -164,11 +164,14 @@ func (s *Store) chunkBallast() int64 {
 	return ballast.BytesOn(u.SizeBytes)
 }
 
-func onBarrier(fn func(Barrier)) func(time.Duration, int, int) {
-	if fn == nil {
-		return nil
+// onBarrier tells the domain, and whoever else asks, of each barrier.
+func (s *Store) onBarrier(fn func(Barrier)) func(time.Duration, int, int) {
+	return func(took time.Duration, batches, bytes int) {
+		s.runs.NoteBarrier(took)
+		if fn != nil {
+			fn(Barrier{took, batches, bytes})
+		}
 	}
-	return func(took time.Duration, batches, bytes int) { fn(Barrier{took, batches, bytes}) }
 }
 
 // Close ends the boot: it seals what is open and gives the lock back. What

@@ -11,8 +11,8 @@
 // link to them, and a mount that an earlier daemon left behind are only ever
 // replaced by whoever holds it.
 //
-// Goroutines: one per socket that is served, in Serve; the packages below list
-// their own.
+// Goroutines, in Serve: one per socket that is served, and one that does what
+// runs are due as time passes; the packages below list their own.
 package daemon
 
 import (
@@ -181,6 +181,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	go func() { failed <- d.serve(d.agent, server.Agent) }()
 	var err error
 	running := 2
+	attended := d.attend()
 	unmounted := d.mountDone()
 	for waiting := true; waiting; {
 		select {
@@ -196,10 +197,20 @@ func (d *Daemon) Serve(ctx context.Context) error {
 		}
 	}
 	err = errors.Join(err, d.stop())
+	attended()
 	for range running {
 		err = errors.Join(err, <-failed)
 	}
 	return errors.Join(err, d.unwind())
+}
+
+// attend begins to end leases and what else is due as time passes, and returns
+// how to end that.
+func (d *Daemon) attend() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); d.store.Runs().Attend(ctx) }()
+	return func() { cancel(); <-ended }
 }
 
 func (d *Daemon) serve(l net.Listener, kind server.Socket) error {
