@@ -1,3 +1,5 @@
+//go:build mutants
+
 package crash
 
 // layer is one way of harming a driver.
