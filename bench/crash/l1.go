@@ -32,7 +32,7 @@ type Config struct {
 
 // l1Patience is how many budgets the states after the first crash may take, on
 // a machine that is busy.
-const l1Patience = 10
+const l1Patience = 4
 
 // task is a state after the first crash.
 type task struct {
