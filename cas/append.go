@@ -145,23 +145,9 @@ func (s *Store) appended(p *pack, fresh []*encoded, n int64) {
 	s.stats.stored.Add(n)
 	if n := end - s.app.behind; n >= writeBehindBytes && s.writeBack(p, n) {
 		s.app.behind = end
-		s.hashLater(p)
 	}
 	if end >= s.opts.PackBytesMax/makeShare {
 		s.makeNext()
-	}
-}
-
-// hashLater tells the sealer that there is more to hash, unless it knows.
-func (s *Store) hashLater(p *pack) {
-	h, err := s.files.acquire(p)
-	if err != nil {
-		return
-	}
-	select {
-	case s.sealer.ahead <- full{p, h}:
-	default:
-		s.files.release(h)
 	}
 }
 

@@ -221,7 +221,7 @@ func TestFewOpenFiles(t *testing.T) {
 	wait.Wait()
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
-	if len(s.files.open) > 2+sealQueueMax+2 { // the active pack and those being sealed are in use
+	if len(s.files.open) > 2+sealQueueMax+unhashedMax+2 { // the active pack and those that are not sealed are in use
 		t.Errorf("%d files are open", len(s.files.open))
 	}
 }

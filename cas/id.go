@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"durafs/internal/b3"
+	"github.com/zeebo/blake3"
 )
 
 // ID is the BLAKE3 (256 bit) of a payload's or chunk's bytes. Its text form is
@@ -19,7 +19,7 @@ var EmptyID = ID{
 }
 
 // Sum is the id of p.
-func Sum(p []byte) ID { return b3.Sum256(p) }
+func Sum(p []byte) ID { return blake3.Sum256(p) }
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"durafs/internal/b3"
-
 	"durafs/internal/mutant"
 )
 
@@ -103,7 +101,7 @@ func (s *Store) createPack(seq uint32) made {
 		return fail(fmt.Errorf("cas: list a new pack: %w", err))
 	}
 	p.written, p.durable = packHeaderBytes, packHeaderBytes
-	p.write.hash, p.write.known = new(b3.Hasher), true
+	p.write.known = true
 	h, err := s.files.use(seq, &handle{p: p, f: f})
 	return made{p, h, err}
 }

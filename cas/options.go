@@ -16,7 +16,8 @@ const (
 	tableChunksMax   = 1 << 20 // of each of the table's two halves
 	spareBlocksMax   = 64      // blocks in the encoders beyond one per put
 	putBlocksMax     = 6       // blocks of one put in the encoders
-	sealQueueMax     = 2       // packs that wait to be sealed
+	sealQueueMax     = 2       // packs that the sealer has not taken over
+	unhashedMax      = 16      // packs that wait for a quiet time: 1 GiB that an Open reads
 	writeBehindBytes = 512 << 10
 	hashReadBytes    = 256 << 10
 )

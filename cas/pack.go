@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-
-	"durafs/internal/b3"
 )
 
 // pack is what this process knows of one pack.
@@ -18,8 +16,6 @@ type pack struct {
 	// The sealer owns write, Open before there is one; after the pack is sealed
 	// the indexer.
 	write struct {
-		hash      *b3.Hasher // of the file up to hashed
-		hashed    int64
 		step      sealStep
 		bytes     int64
 		b3        ID

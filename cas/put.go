@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 
-	"durafs/internal/b3"
+	"github.com/zeebo/blake3"
 
 	"durafs/internal/mutant"
 )
@@ -17,7 +17,7 @@ type put struct {
 	s     *Store
 	ctx   context.Context
 	src   io.Reader
-	whole *b3.Hasher
+	whole *blake3.Hasher
 	bytes int64
 	tree  tree
 	last  place // of the latest chunk
@@ -54,6 +54,8 @@ func (s *Store) put(p *put) (Ref, error) {
 		return Ref{}, err
 	}
 	defer leave()
+	s.sealer.putBegins()
+	defer s.sealer.putEnds()
 	p.needs = make(map[*pack]uint32)
 	defer p.abandon()
 	ref, err := p.run()
@@ -147,7 +149,7 @@ func (p *put) single(b *block) (Ref, error) {
 
 // stream stores a payload of several chunks and its manifest.
 func (p *put) stream(first, second *block) (Ref, error) {
-	p.whole = new(b3.Hasher)
+	p.whole = blake3.New()
 	p.tree = tree{put: p}
 	p.push(first)
 	for b := second; b != nil; {
@@ -166,7 +168,7 @@ func (p *put) stream(first, second *block) (Ref, error) {
 	if err := p.drain(0); err != nil {
 		return Ref{}, err
 	}
-	id := ID(p.whole.Sum())
+	id := ID(p.whole.Sum(nil))
 	root, err := p.tree.finish(id)
 	if err != nil {
 		return Ref{}, err

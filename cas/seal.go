@@ -2,8 +2,8 @@ package cas
 
 import (
 	"fmt"
-	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // sealStep says how far the sealing of a pack has come; each step is done
@@ -23,19 +23,23 @@ const (
 // open all packs that may be cut are at the end of the list, behind no sealed
 // one that could still refer to them.
 //
-// It also hashes the active pack while that grows, from what was written and
-// not from what was to be written.
+// A full pack gets its footer at once. Its hash is put off while payloads come
+// in, which need the processors: it is in nobody's way but the next Open's, so
+// that at most unhashedMax packs wait for it. They are read, and found, like
+// the active one.
 type sealer struct {
 	queue chan full
-	ahead chan full // an active pack with more to hash; holds at most one
+	quiet chan struct{} // no put runs; holds at most one
 	done  chan struct{}
 
-	// The goroutine owns waiting: packs whose sealing failed, for now, and
-	// buf, through which packs are hashed.
-	waiting []full
-	buf     []byte
+	puts atomic.Int64 // that run
 
-	// mu guards err: why more than sealQueueMax packs wait.
+	// The goroutine owns waiting, packs that are full and not sealed, and
+	// failed: the latest attempt to seal one did.
+	waiting []full
+	failed  bool
+
+	// mu guards err: why more than unhashedMax packs wait.
 	mu  sync.Mutex
 	err error
 }
@@ -54,7 +58,7 @@ func (f full) release(c *fileCache) {
 
 func (s *Store) startSealer() {
 	s.sealer.queue = make(chan full, sealQueueMax)
-	s.sealer.ahead = make(chan full, 1)
+	s.sealer.quiet = make(chan struct{}, 1)
 	s.sealer.done = make(chan struct{})
 	go s.runSealer()
 }
@@ -64,13 +68,13 @@ func (s *Store) runSealer() {
 	s.refill()
 	for {
 		select {
-		case f := <-s.sealer.ahead:
-			if f.p.write.step == sealFooter { // else it was sealed meanwhile
-				_ = s.hashAhead(f, f.p.end()&^(hashReadBytes-1)) // an error comes again at the seal
+		case <-s.sealer.quiet:
+			if !s.sealer.failed { // else it is tried again with the next pack
+				s.sealWaiting()
 			}
-			f.release(s.files)
 		case f, ok := <-s.sealer.queue:
 			if !ok {
+				s.sealWaiting()
 				s.leaveWaiting()
 				return
 			}
@@ -88,32 +92,23 @@ func (s *Store) leaveWaiting() {
 	for _, f := range s.sealer.waiting {
 		f.release(s.files)
 	}
+}
+
+// putBegins and putEnds tell the sealer when it is in nobody's way.
+func (q *sealer) putBegins() { q.puts.Add(1) }
+
+func (q *sealer) putEnds() {
+	if q.puts.Add(-1) > 0 {
+		return
+	}
 	select {
-	case f := <-s.sealer.ahead:
-		f.release(s.files)
+	case q.quiet <- struct{}{}:
 	default:
 	}
 }
 
-// hashAhead takes the file's bytes up to end into its hash.
-func (s *Store) hashAhead(f full, end int64) error {
-	w := &f.p.write
-	if end <= w.hashed {
-		return nil
-	}
-	if s.sealer.buf == nil {
-		s.sealer.buf = make([]byte, hashReadBytes)
-	}
-	n, err := io.CopyBuffer(w.hash, io.NewSectionReader(f.h.f, w.hashed, end-w.hashed), s.sealer.buf)
-	w.hashed += n
-	if err == nil && w.hashed < end {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return fmt.Errorf("cas: read a pack back: %w", err)
-	}
-	return nil
-}
+// mayHash reports whether it is time to hash a pack.
+func (q *sealer) mayHash() bool { return q.puts.Load() == 0 || len(q.waiting) > unhashedMax }
 
 // give takes over a pack. It blocks while sealing is behind.
 func (q *sealer) give(p *pack, h *handle) { q.queue <- full{p, h} }
@@ -132,8 +127,8 @@ func (q *sealer) behind() error {
 }
 
 func (s *Store) sealWaiting() {
-	var err error
-	for len(s.sealer.waiting) > 0 && err == nil {
+	err := s.endWaiting()
+	for len(s.sealer.waiting) > 0 && err == nil && s.sealer.mayHash() {
 		f := s.sealer.waiting[0]
 		if err = s.sealPack(f); err == nil {
 			f.release(s.files)
@@ -143,13 +138,24 @@ func (s *Store) sealWaiting() {
 			}
 		}
 	}
+	s.sealer.failed = err != nil
 	if err != nil {
 		s.log.Warn("a pack could not be sealed yet", "pack", s.sealer.waiting[0].p.seq, "err", err)
 	}
 	s.sealer.mu.Lock()
 	defer s.sealer.mu.Unlock()
 	s.sealer.err = nil
-	if err != nil && len(s.sealer.waiting) > sealQueueMax {
+	if err != nil && len(s.sealer.waiting) > unhashedMax {
 		s.sealer.err = noSpace(s.fs, s.dir, fmt.Errorf("cas: packs cannot be sealed: %w", err))
 	}
+}
+
+// endWaiting writes the footers that are not written yet.
+func (s *Store) endWaiting() error {
+	for _, f := range s.sealer.waiting {
+		if err := s.endPack(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }

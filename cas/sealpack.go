@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"durafs/internal/b3"
+	"github.com/zeebo/blake3"
 )
 
 // sealPack ends a pack. In this order:
@@ -31,27 +31,16 @@ func (s *Store) sealPack(f full) error {
 	if s.writeFailed(p) {
 		return s.endBroken(f)
 	}
-	if p.write.step == sealFooter {
-		if err := s.flush(context.Background(), p, p.end()); err != nil {
-			return err
-		}
-		if p.end() == packHeaderBytes {
-			s.dropPack(p)
-			return nil
-		}
-		if err := s.writeFooter(f); err != nil {
-			return err
-		}
-		if s.writeFailed(p) {
-			return s.endBroken(f)
-		}
-		p.write.step = sealRename
+	if p.end() == packHeaderBytes {
+		s.dropPack(p)
+		return nil
 	}
 	if p.write.step == sealRename {
-		if err := s.hashAhead(f, p.write.bytes); err != nil {
+		b3, err := hashFile(f.h.f, p.write.bytes)
+		if err != nil {
 			return err
 		}
-		p.write.b3 = p.write.hash.Sum()
+		p.write.b3 = b3
 		if err := s.renameSealed(p); err != nil {
 			return err
 		}
@@ -63,6 +52,28 @@ func (s *Store) sealPack(f full) error {
 		}
 		p.write.step = sealDone
 	}
+	return nil
+}
+
+// endPack makes the records of a full pack durable and writes its footer: the
+// first two steps of sealPack, which do nothing to a pack that they were done
+// to, or that a write failed on.
+func (s *Store) endPack(f full) error {
+	p := f.p
+	if p.write.recovered || p.write.step != sealFooter || s.writeFailed(p) {
+		return nil
+	}
+	if err := s.Healthy(); err != nil {
+		return err
+	}
+	end := p.end()
+	if err := s.flush(context.Background(), p, end); err != nil || end == packHeaderBytes {
+		return err
+	}
+	if err := s.writeFooter(f); err != nil || s.writeFailed(p) {
+		return err
+	}
+	p.write.step = sealRename
 	return nil
 }
 
@@ -148,13 +159,11 @@ func (s *Store) endBroken(f full) error {
 		return nil
 	}
 	if p.write.step != sealCut {
-		if end < p.write.hashed { // more was hashed than is kept
-			p.write.hash, p.write.hashed = new(b3.Hasher), 0
-		}
-		if err := s.hashAhead(f, end); err != nil {
+		b3, err := hashFile(f.h.f, end)
+		if err != nil {
 			return err
 		}
-		p.write.bytes, p.write.b3 = end, p.write.hash.Sum()
+		p.write.bytes, p.write.b3 = end, b3
 		if err := s.listSealed(p); err != nil {
 			return err
 		}
@@ -189,9 +198,9 @@ func (s *Store) dropPack(p *pack) {
 
 // hashFile is the BLAKE3 of the first n bytes of r.
 func hashFile(r io.ReaderAt, n int64) (ID, error) {
-	h := new(b3.Hasher)
+	h := blake3.New()
 	if got, err := io.CopyBuffer(h, io.NewSectionReader(r, 0, n), make([]byte, hashReadBytes)); err != nil || got != n {
 		return ID{}, errors.Join(fmt.Errorf("cas: read back %d of %d bytes", got, n), err)
 	}
-	return h.Sum(), nil
+	return ID(h.Sum(nil)), nil
 }

@@ -3,7 +3,7 @@ package projection
 import (
 	"strconv"
 
-	"durafs/internal/b3"
+	"github.com/zeebo/blake3"
 )
 
 // Call names the call whose result is projected.
@@ -138,7 +138,7 @@ func (d *document) plan(call Call) []Artifact {
 		a := Artifact{Name: ArtifactName(call.Number, i), MediaType: p.media, B3: p.ref.b3, Bytes: p.ref.bytes}
 		if p.data {
 			a.Data = decode64(p.text.of(d.src))
-			a.B3, a.Bytes = b3.Sum256(a.Data), int64(len(a.Data))
+			a.B3, a.Bytes = blake3.Sum256(a.Data), int64(len(a.Data))
 		} else {
 			a.From = saidBy(p.ref.name.of(d.src))
 		}

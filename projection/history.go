@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"durafs/internal/b3"
+	"github.com/zeebo/blake3"
+
 	"durafs/internal/jsonscan"
 )
 
@@ -239,7 +240,7 @@ func (m *Materializer) image(im Image) (decided, error) {
 			return d, err
 		}
 		bytes = b
-		if !ok || int64(len(b)) != im.Ref.Bytes || !im.MediaType.Matches(b) || b3.Sum256(b) != im.Ref.B3 {
+		if !ok || int64(len(b)) != im.Ref.Bytes || !im.MediaType.Matches(b) || blake3.Sum256(b) != im.Ref.B3 {
 			d.decision = Gone
 		}
 	}

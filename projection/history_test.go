@@ -12,9 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/zeebo/blake3"
 	"pgregory.net/rapid"
-
-	"durafs/internal/b3"
 )
 
 func events(list ...Event[string, int]) iter.Seq2[Event[string, int], error] {
@@ -108,7 +107,7 @@ func gallery(sizes ...int) (Projection, func(Ref) ([]byte, bool, error)) {
 		b := append([]byte("\xff\xd8\xff"), bytes.Repeat([]byte{byte(i)}, n-3)...)
 		name := fmt.Sprint("p", i)
 		files[name] = b
-		p.Parts = append(p.Parts, Image{JPEG, Ref{vectorRun, name, b3.Sum256(b), int64(n)}})
+		p.Parts = append(p.Parts, Image{JPEG, Ref{vectorRun, name, blake3.Sum256(b), int64(n)}})
 	}
 	return p, func(r Ref) ([]byte, bool, error) { b, ok := files[r.Name]; return b, ok, nil }
 }

@@ -13,7 +13,6 @@ var layers = map[string]int{
 	// over the socket and no storage; importer parses what other programs wrote.
 	"control":           0,
 	"importer":          0,
-	"internal/b3":       0,
 	"internal/clock":    0,
 	"internal/dirlock":  0,
 	"internal/jsonscan": 0, // where JSON tokens end
