@@ -34,6 +34,10 @@ type Config struct {
 // a machine that is busy.
 const l1Patience = 4
 
+// tasksMax bounds the states after a first crash that are kept to be judged;
+// of more each has the same chance.
+const tasksMax = 8 << 10
+
 // task is a state after the first crash.
 type task struct {
 	disk     *simdisk.Disk
@@ -52,6 +56,8 @@ type run struct {
 
 	visited, judged, lives atomic.Int64
 	done                   atomic.Bool
+	// until is when even a life that was begun is not followed any further.
+	until time.Duration
 
 	// mu guards these.
 	mu       sync.Mutex
@@ -106,32 +112,45 @@ func L1(d *Driver, c Config) Report {
 	x := d.Explore
 	x.Kills = true
 	var tasks []task
+	met, dice := 0, rand.New(rand.NewPCG(r.Seed, 2))
 	e := journal.Explore(r.explore(l, x, 1))
 	for s := range e.States() {
-		tasks = append(tasks, task{s.Disk(), s.Calls, s.Hash, s.Warm, l.upTo(s.Calls)})
+		at := met
+		if met++; met > tasksMax {
+			if at = dice.IntN(met); at >= tasksMax {
+				continue
+			}
+		} else {
+			tasks = append(tasks, task{})
+		}
+		tasks[at] = task{s.Disk(), s.Calls, s.Hash, s.Warm, l.upTo(s.Calls)}
 	}
 	// First each for itself, then deeper in an order that is spread.
+	found := r.elapsed() // to find them takes as long as it takes
 	var first atomic.Int64
 	r.each(len(tasks), func(i int) {
-		if r.elapsed() < l1Patience*r.Budget {
+		if r.elapsed()-found < l1Patience*r.Budget {
 			first.Add(1)
 			r.shallow(journal, &tasks[i])
 		}
 	})
 	spread(tasks, r.Seed)
-	deadline := r.elapsed() + r.Budget
+	r.until = r.elapsed() + r.Budget
 	var deep atomic.Int64
 	r.each(len(tasks), func(i int) {
-		if r.elapsed() < deadline {
+		if !r.enough() {
 			deep.Add(1)
 			r.deeper(journal, &tasks[i])
 		}
 	})
 	rep := r.report()
 	rep.Calls, rep.First, rep.Deep = len(journal.Calls()), int(first.Load()), int(deep.Load())
-	rep.Skipped = len(tasks) - rep.First
+	rep.Skipped = met - rep.First
 	return rep
 }
+
+// enough says that a run is over, or that there is no time left.
+func (r *run) enough() bool { return r.done.Load() || r.elapsed() >= r.until }
 
 // spread brings tasks into an order of which each beginning is a fair sample,
 // with those of a killed process first: they are few.
@@ -189,7 +208,7 @@ func (r *run) deeper(j *simdisk.Journal, t *task) {
 	x.Mixes = 2
 	e := inner.Explore(r.explore(l, x, 2))
 	for s := range e.States() {
-		if r.done.Load() {
+		if r.enough() {
 			return
 		}
 		next := after(s.Disk().Forgetful(), 2, r.Seed, l.upTo(s.Calls))

@@ -14,6 +14,7 @@ import (
 // of that one.
 func L2(d *Driver, c Config) Report {
 	r := newRun(d, c, "L2")
+	r.until = (l2Patience + 1) * r.Budget
 	var calls []vfs.Call
 	l := d.first(r.Seed)
 	l.SetFault(func(_ int, c vfs.Call) *simdisk.Fault {
@@ -69,7 +70,7 @@ func (r *run) faulty(f *fault, i int) {
 	}
 	e := journal.Explore(r.explore(l, x, uint64(i)<<20))
 	for s := range e.States() {
-		if r.done.Load() {
+		if r.enough() {
 			return
 		}
 		promises := l.upTo(s.Calls)
@@ -117,7 +118,7 @@ func (r *run) restarted(f *fault, i int, l *Life, journal *simdisk.Journal) bool
 	}
 	e := inner.Explore(r.explore(next, x, uint64(i)<<20|1))
 	for s := range e.States() {
-		if r.done.Load() {
+		if r.enough() {
 			return false
 		}
 		promises := next.upTo(s.Calls)

@@ -14,6 +14,7 @@ const rotBits = 6
 // promised may be missing without its damage being named.
 func L7(d *Driver, c Config) Report {
 	r := newRun(d, c, "L7")
+	r.until = (l7Patience + 1) * r.Budget
 	if d.Rotten == nil {
 		return r.report()
 	}
