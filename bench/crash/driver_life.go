@@ -184,12 +184,28 @@ func (a *lifeAgent) settle() error {
 	})
 }
 
-// steps makes them until one fails.
-func steps(all ...error) error { return errors.Join(all...) }
+// steps makes them until one fails: a call's number is known only as long as
+// none before it was refused.
+func steps(all ...func() error) error {
+	for _, step := range all {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // cancelled is cancelled between a claim and its outcome.
 func (a *lifeAgent) cancelled() error {
-	if err := steps(a.start(), a.claim(1, "mutating"), a.outcome(1), a.claim(2, "idempotent"), a.cancel(), a.outcome(2)); err != nil {
+	err := steps(
+		a.start,
+		func() error { return a.claim(1, "mutating") },
+		func() error { return a.outcome(1) },
+		func() error { return a.claim(2, "idempotent") },
+		a.cancel,
+		func() error { return a.outcome(2) },
+	)
+	if err != nil {
 		return err
 	}
 	return a.do("ack", 0, func(ctx context.Context) error {
