@@ -90,6 +90,10 @@ func rotting(t *testing.T) (disk *simDisk, o Options, batches int) {
 // on, without the lost batch and with all others; where nobody can know, it
 // opens for reading, with what is left.
 func TestRotAnywhere(t *testing.T) {
+	stride := rotStride
+	if testing.Short() {
+		stride *= 6
+	}
 	whole, o, n := rotting(t)
 	r := &rotTest{t: t, whole: whole, o: o, n: uint64(n)}
 	r.places()
@@ -100,7 +104,7 @@ func TestRotAnywhere(t *testing.T) {
 		}
 		end := writtenBytes(f.now)
 		for at := 0; at < end; at++ {
-			if header := at < segment.HeaderBytes; header && at%17 != 0 || !header && at%rotStride != 0 {
+			if header := at < segment.HeaderBytes; header && at%17 != 0 || !header && at%stride != 0 {
 				continue
 			}
 			r.from, r.to = int64(at), int64(at+1)
