@@ -52,12 +52,27 @@ func rotting(t *testing.T) (dir string, all []*rotRun) {
 	}
 	rotLife(t, s, "exec_last", false)
 	image := filepath.Join(filepath.Dir(dir), filepath.Base(dir)+"-image")
-	copyTree(t, dir, image)
 	t.Cleanup(func() { os.RemoveAll(image) })
+	// A copy made file by file may fall between a segment and its place in the
+	// MANIFEST; the store comes to rest when its next segment is there.
+	for copyTree(t, dir, image); !isWhole(t, image); {
+		copyTree(t, dir, image)
+	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return image, all
+}
+
+// isWhole tells whether a store, of which this is a copy, opens for writing.
+func isWhole(t *testing.T, image string) bool {
+	t.Helper()
+	probe := image + "-probe"
+	copyTree(t, image, probe)
+	defer os.RemoveAll(probe)
+	s := openFor(t, nil, probe)
+	defer s.Close(t.Context())
+	return s.readOnly == nil
 }
 
 func rotLife(t *testing.T, s *Store, id string, settle bool) *rotRun {
