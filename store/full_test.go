@@ -86,7 +86,7 @@ func lifeOnFullDisk(t *testing.T, dir string) {
 		return err
 	}
 	filler := filepath.Join(filepath.Dir(dir), "filler-"+filepath.Base(dir))
-	fillUp(t, filler)
+	need.FillUp(t, filler)
 	rows, err := 0, error(nil)
 	for ; err == nil; rows++ {
 		if rows > 10_000 {
@@ -133,27 +133,6 @@ func lifeOnFullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	if _, err := Verify(ctx, dir, VerifyOptions{Deep: true}, func(f Finding) { t.Errorf("damage: %v", f) }); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// fillUp takes all space of a file system, to the last block.
-func fillUp(t *testing.T, name string) {
-	t.Helper()
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for n := 1 << 20; n >= 512; n /= 2 {
-		for err = nil; err == nil; {
-			_, err = f.Write(make([]byte, n))
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Sync(); err != nil && !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -37,7 +36,8 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	filler := fill(t, fs)
+	filler := filepath.Join(fs, "filler")
+	need.FillUp(t, filler)
 	p := acked.untilRefused(ctx)
 	if p.Status != 507 || p.Mount != fs || p.FreeBytes == nil || p.FreeInodes == nil || !p.Retryable {
 		t.Fatalf("a full disk was answered with %+v", p)
@@ -66,28 +66,6 @@ func TestFullDisk(t *testing.T) {
 	verifyClean(t, dir)
 	stop()
 	verifyClean(t, dir)
-}
-
-// fill takes all space of a file system, to the last block.
-func fill(t *testing.T, fs string) (name string) {
-	t.Helper()
-	f, err := os.Create(filepath.Join(fs, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for n := 1 << 20; n >= 512; n /= 2 {
-		for err = nil; err == nil; {
-			_, err = f.Write(make([]byte, n))
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Sync(); err != nil && !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
-	return f.Name()
 }
 
 func start(t *testing.T, c *control.Client) control.Started {
