@@ -22,6 +22,9 @@ const (
 	backoffMax  = time.Second
 	// answerBytesMax bounds an answer that is read as a whole.
 	answerBytesMax = 64 << 20
+	// problemBytesMax bounds a problem; one may have an outcome and its
+	// projection in it.
+	problemBytesMax = 4 << 20
 )
 
 // call is one request, in a form that can be sent again.
@@ -169,7 +172,7 @@ func (c *Client) request(ctx context.Context, k *call) (*http.Request, error) {
 
 // readProblem makes the error of an answer of 400 and above.
 func readProblem(resp *http.Response) error {
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, problemBytesMax))
 	p := &Problem{}
 	if resp.Header.Get("Content-Type") != TypeProblem || json.Unmarshal(b, p) != nil || p.Code == "" {
 		return &Problem{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // ErrOutcomeUnknown is matched (errors.Is) by errors that leave open whether
@@ -45,12 +46,15 @@ type Problem struct {
 	Call      uint64     `json:"call,omitempty"`
 	State     string     `json:"state,omitempty"`
 	Committed *Committed `json:"committed,omitempty"`
+	// At is when that happened which stands in the way.
+	At *time.Time `json:"at,omitempty"`
 	// Scope of a quota: "run", "store", or "" for the disk.
 	Scope      string `json:"scope,omitempty"`
 	Mount      string `json:"mount,omitempty"`
 	FreeBytes  *int64 `json:"free_bytes,omitempty"`
 	FreeInodes *int64 `json:"free_inodes,omitempty"`
-	// RetryAfterMS is how long to wait, in milliseconds.
+	// RetryAfterMS is how long to wait, in milliseconds; the header Retry-After
+	// has it in seconds, rounded up.
 	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
 	// File and Offset name damage.
 	File   string `json:"file,omitempty"`

@@ -65,8 +65,8 @@ func (r *request) fail(err error) {
 		r.s.stats.cut.Add(1)
 	}
 	r.w.Header().Del("Etag")
-	if p.Status == http.StatusServiceUnavailable && p.Retryable {
-		r.w.Header().Set("Retry-After", "1")
+	if s := retryAfterSeconds(p); s > 0 {
+		r.w.Header().Set("Retry-After", strconv.FormatInt(s, 10))
 	}
 	if p.ETag != "" {
 		p.ETag = quoted(p.ETag)
@@ -78,6 +78,17 @@ func (r *request) fail(err error) {
 	}
 	b, _ := json.Marshal(p) // strings and numbers only
 	r.send(p.Status, problemType, append(b, '\n'))
+}
+
+// retryAfterSeconds is what the header says of when to try again, 0 for nothing.
+func retryAfterSeconds(p *control.Problem) int64 {
+	switch {
+	case p.RetryAfterMS > 0:
+		return (p.RetryAfterMS + 999) / 1000
+	case p.Status == http.StatusServiceUnavailable && p.Retryable:
+		return 1
+	}
+	return 0
 }
 
 // problem makes a problem; its title goes with its code.

@@ -178,9 +178,14 @@ func refusalProblem(r *runs.Refusal) *control.Problem {
 	p := problem(status, string(r.Code), text.Error())
 	p.Field, p.Limit, p.Size, p.Row = r.Field, r.Limit, r.Size, uint64(r.Row)
 	p.Revision, p.ETag, p.Phase, p.Holder, p.Seq = r.Revision, r.ETag, r.Phase, r.Holder, r.Seq
-	p.Call, p.State = r.Call, r.State
+	p.Call, p.State, p.RetryAfterMS = r.Call, r.State, r.RetryAfter.Milliseconds()
+	if !r.At.IsZero() {
+		p.At = &r.At
+	}
 	if c := r.Committed; c != nil {
-		p.Committed = &control.Committed{Call: c.Call, Outcome: c.Outcome, Projection: c.Projection, ByStore: c.ByStore}
+		p.Committed = &control.Committed{
+			Call: c.Call, Outcome: c.Outcome, Projection: c.Projection, ByStore: c.ByStore, Replayed: c.Replayed, Refused: c.Refused,
+		}
 	}
 	if r.Code == runs.IdempotencyInFlight || r.Code == runs.AttachWindow || r.Code == runs.LockHeld {
 		p.Retryable = true

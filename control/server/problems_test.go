@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -11,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"durafs/cas"
 	"durafs/control"
@@ -138,5 +140,52 @@ func TestProblemOf(t *testing.T) {
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%v: %+v, want %+v", c.err, got, c.want)
 		}
+	}
+}
+
+// TestRefusalIsWhole: what a refusal says reaches the program that asked, over
+// the socket, and its answer is as described. Each field is set here, so that a
+// new one is noticed.
+func TestRefusalIsWhole(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
+	r := &runs.Refusal{
+		Code: runs.AttachWindow, Detail: "d", Field: "f", Limit: 1, Size: 2, Row: 3, Seq: 4, ETag: "5-6", Revision: 6, Phase: "running",
+		Holder: "exec_h", Call: 7, State: "open", At: at, RetryAfter: 1001 * time.Millisecond,
+		Committed: &runs.Committed{Call: 7, Outcome: []byte(`{"a":1}`), Projection: []byte(`{"v":1,"status":"ok","parts":[]}`), ByStore: true, Replayed: true, Refused: "late"},
+	}
+	v := reflect.ValueOf(*r)
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.IsExported() && v.Field(i).IsZero() {
+			t.Errorf("this test leaves %s out", f.Name)
+		}
+	}
+	f := newFake()
+	f.onStart = func() error { return r }
+	d := serve(t, f)
+	a := d.do("POST", "/v1/runs", `{}`, "Content-Type", typeJSON)
+	if a.status != 409 || a.header.Get("Retry-After") != "2" {
+		t.Errorf("%d, Retry-After %q", a.status, a.header.Get("Retry-After"))
+	}
+	desc, _ := describe(t)
+	var answer any
+	if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if err := (validator{desc.Components.Schemas}).check(desc.Components.Schemas["Problem"], answer, "answer"); err != nil {
+		t.Errorf("%v\n%s", err, a.body)
+	}
+	_, err := d.client().Start(t.Context(), control.StartRequest{})
+	p, ok := errors.AsType[*control.Problem](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	p.Type, p.Title, p.Detail = "", "", ""
+	want := &control.Problem{
+		Status: 409, Code: "attach-window", Retryable: true, Field: "f", Limit: 1, Size: 2, Row: 3, Seq: 4, ETag: `"5-6"`, Revision: 6,
+		Phase: "running", Holder: "exec_h", Call: 7, State: "open", At: &at, RetryAfterMS: 1001,
+		Committed: &control.Committed{Call: 7, Outcome: r.Committed.Outcome, Projection: r.Committed.Projection, ByStore: true, Replayed: true, Refused: "late"},
+	}
+	if !reflect.DeepEqual(p, want) {
+		t.Errorf("%+v, want %+v", p, want)
 	}
 }
