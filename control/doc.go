@@ -35,6 +35,7 @@ const APIVersion = "1"
 const (
 	HeaderAPI            = "Durafs-Api"
 	HeaderWriter         = "Durafs-Writer"
+	HeaderResume         = "Durafs-Resume" // the token of a run that was prepared to be resumed
 	HeaderIdempotencyKey = "Idempotency-Key"
 )
 
@@ -51,6 +52,8 @@ const (
 	EnvSocket = "DURAFS_SOCKET"
 	// EnvWriter carries a run's writer token to what acts for it.
 	EnvWriter = "DURAFS_WRITER"
+	// EnvResume carries the resume token of a run to what dispatches it.
+	EnvResume = "DURAFS_RESUME"
 	// EnvRunID carries a run's id.
 	EnvRunID = "DURAFS_RUN_ID"
 )

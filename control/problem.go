@@ -82,6 +82,7 @@ const (
 	CodeBadPath         = "bad-path"          // 400
 	CodeNotOwner        = "not-owner"         // 403
 	CodeWriterNeeded    = "writer-required"   // 401: no writer token was sent
+	CodeResumeNeeded    = "resume-required"   // 401: no resume token was sent
 	CodeTooManyRequests = "too-many-requests" // 503: open requests
 	CodeShuttingDown    = "shutting-down"     // 503
 	CodeDegraded        = "degraded"          // 503
@@ -102,6 +103,10 @@ const (
 	CodeStaleWriter    = "stale-writer"
 	CodeFinished       = "finished"
 	CodeWrongPhase     = "wrong-phase"
+	CodeCancelled      = "cancel-requested"
+	CodeCallExists     = "call-exists"
+	CodeAttachWindow   = "attach-window"
+	CodeUnaccounted    = "unaccounted-calls"
 )
 
 // ProblemType is the type URI of a code.

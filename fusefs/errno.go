@@ -126,6 +126,7 @@ var refusals = map[runs.Code]syscall.Errno{
 
 	runs.NotOwner:        syscall.EACCES,
 	runs.WriterRequired:  syscall.EACCES,
+	runs.ResumeRequired:  syscall.EACCES,
 	runs.WrongToken:      syscall.EACCES,
 	runs.ProtectedSource: syscall.EACCES,
 

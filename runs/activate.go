@@ -86,7 +86,7 @@ func (l *live) epochOrNone() uint64 {
 func (s *Store) resumeFence(l *live, c Caller, epoch uint64, ev event) error {
 	switch {
 	case c.Resume == "":
-		return refuse(WriterRequired, "the request has no resume token")
+		return refuse(ResumeRequired, "the request has no resume token")
 	case epoch == 0:
 		return refuse(WrongToken, "the resume token is not one of this run")
 	case epoch < l.epoch:

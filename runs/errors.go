@@ -30,6 +30,7 @@ const (
 	IdempotencyInFlight Code = "idempotency-in-flight"
 	NotOwner            Code = "not-owner"
 	WriterRequired      Code = "writer-required"
+	ResumeRequired      Code = "resume-required"
 	WrongToken          Code = "wrong-token"
 	StaleWriter         Code = "stale-writer"
 	Finished            Code = "finished"
@@ -84,7 +85,8 @@ var advice = map[Code]string{
 	IdempotencyInFlight: "wait and send it again",
 	NotOwner:            "ask as an owner, or send the run's writer token",
 	WriterRequired:      "send the writer token that start answered",
-	WrongToken:          "send the writer token that start answered for this run",
+	ResumeRequired:      "send the resume token that the run's prepare answered",
+	WrongToken:          "send the newest token that was given out for this run",
 	StaleWriter:         "stop: another writer has taken this run over",
 	Finished:            "start a new run",
 	AttachRequired:      "attach first: the run was interrupted, and its agent is to say that it is still there",

@@ -96,7 +96,7 @@ func TestResume(t *testing.T) {
 	wantCode(t, err, NotOwner)
 	for _, token := range []string{"", "x", w.s.token(uint32(w.ref(old.id)), 2, purposeWriter)} {
 		_, err := w.s.Activate(ctx, Caller{UID: 7, Resume: token}, old.id, ActivateRequest{})
-		if code := CodeOf(err); code != WriterRequired && code != WrongToken {
+		if code := CodeOf(err); code != ResumeRequired && code != WrongToken {
 			t.Errorf("with the token %q: %v", token, err)
 		}
 	}

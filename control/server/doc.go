@@ -51,6 +51,8 @@ type Domain interface {
 	PayloadInfo(ref runs.Ref, name string) (runs.PayloadInfo, error)
 	OpenPayload(ref runs.Ref, name string) (runs.PayloadReader, error)
 	Changed(ref runs.Ref) <-chan struct{}
+
+	lifecycle
 }
 
 var _ Domain = (*runs.Store)(nil)

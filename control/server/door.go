@@ -77,23 +77,31 @@ func (r *request) admit(kind Socket, rt route, open int64) error {
 		return p
 	case !known:
 		return problem(403, control.CodeNotOwner, "the kernel does not tell who is at the other end of this connection")
-	case r.badWriter():
-		p := problem(400, control.CodeBadHeader, "the header "+control.HeaderWriter+" is there once, with a token in it, or not at all")
-		p.Field = control.HeaderWriter
-		return p
+	case r.badToken(control.HeaderWriter):
+		return badToken(control.HeaderWriter)
+	case r.badToken(control.HeaderResume):
+		return badToken(control.HeaderResume)
 	case rt.need == needOwner && !c.Owner:
-		return problem(403, control.CodeNotOwner, "this is the owner's: the daemon's own user or root, on control.sock, without a writer token")
+		return problem(403, control.CodeNotOwner, "this is the owner's: the daemon's own user or root, on control.sock, without a token of a run")
+	case rt.need == needResume && c.Resume == "", rt.need == needDispatcher && c.Resume == "" && !c.Owner:
+		return needsResume()
 	case rt.need == needWriter && c.Writer == "":
 		return problem(401, control.CodeWriterNeeded, "send the run's writer token, which its start answered, in the header "+control.HeaderWriter)
 	}
 	return nil
 }
 
-// badWriter finds an empty token, which is a variable that was not set rather
+// badToken finds an empty token, which is a variable that was not set rather
 // than the wish to act as an owner, and several.
-func (r *request) badWriter() bool {
-	v := r.Header[control.HeaderWriter]
+func (r *request) badToken(header string) bool {
+	v := r.Header[header]
 	return len(v) > 1 || len(v) == 1 && v[0] == ""
+}
+
+func badToken(header string) error {
+	p := problem(400, control.CodeBadHeader, "the header "+header+" is there once, with a token in it, or not at all")
+	p.Field = header
+	return p
 }
 
 func (r *request) overLimit() bool {
@@ -108,7 +116,7 @@ func (s *Server) checkPath(kind Socket, mux http.Handler) http.Handler {
 		return problem(400, control.CodeBadPath, fmt.Sprintf("a part of the path %q is empty, %q or %q", bounded(r.URL.Path, 200), ".", ".."))
 	}})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !cleanPath(r.URL.Path) {
+		if !cleanPath(r.URL.EscapedPath()) {
 			bad.ServeHTTP(w, r)
 			return
 		}
@@ -116,6 +124,8 @@ func (s *Server) checkPath(kind Socket, mux http.Handler) http.Handler {
 	})
 }
 
+// cleanPath looks at a path as it was sent: a slash that is written %2F belongs
+// to a name.
 func cleanPath(p string) bool {
 	if p == "" || p[0] != '/' {
 		return p == "*" // OPTIONS *; the table has no such route
@@ -124,7 +134,10 @@ func cleanPath(p string) bool {
 		return true
 	}
 	return !strings.Contains(p, "//") && !strings.HasSuffix(p, "/") &&
-		!slices.ContainsFunc(strings.Split(p[1:], "/"), func(s string) bool { return s == "." || s == ".." })
+		!slices.ContainsFunc(strings.Split(p[1:], "/"), func(s string) bool {
+			s = strings.ReplaceAll(strings.ToLower(s), "%2e", ".")
+			return s == "." || s == ".."
+		})
 }
 
 // notAllowed answers methods that a path does not have.

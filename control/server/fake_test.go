@@ -18,6 +18,8 @@ import (
 // fake is a domain in memory, for what a real store does not do on demand:
 // hold a barrier back, be busy, fail, panic.
 type fake struct {
+	lifecycle // not faked
+
 	mu   sync.Mutex
 	runs map[string]*fakeRun
 	refs []*fakeRun

@@ -51,14 +51,14 @@ func peerUID(u *net.UnixConn) (uint32, bool) {
 	return cred.Uid, true
 }
 
-// caller is who makes a request. Whoever sends a writer token acts as that
-// run's agent and as nothing more, on either socket.
+// caller is who makes a request. Whoever sends a token of a run acts as its
+// agent, or its dispatcher, and as nothing more, on either socket.
 func (s *Server) caller(r *http.Request, kind Socket) (runs.Caller, bool) {
 	p, _ := r.Context().Value(peerKey{}).(*peer)
 	if p == nil || !p.known {
 		return runs.Caller{}, false
 	}
-	c := runs.Caller{UID: p.uid, Writer: r.Header.Get(control.HeaderWriter)}
-	c.Owner = kind == Control && c.Writer == "" && s.owners[p.uid]
+	c := runs.Caller{UID: p.uid, Writer: r.Header.Get(control.HeaderWriter), Resume: r.Header.Get(control.HeaderResume)}
+	c.Owner = kind == Control && c.Writer == "" && c.Resume == "" && s.owners[p.uid]
 	return c, true
 }

@@ -132,6 +132,7 @@ var refusalStatus = map[runs.Code]int{
 	runs.IdempotencyInFlight: http.StatusConflict,
 	runs.NotOwner:            http.StatusForbidden,
 	runs.WriterRequired:      http.StatusUnauthorized,
+	runs.ResumeRequired:      http.StatusUnauthorized,
 	runs.WrongToken:          http.StatusForbidden,
 	runs.StaleWriter:         http.StatusConflict,
 	runs.Finished:            http.StatusConflict,

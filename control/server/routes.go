@@ -18,9 +18,14 @@ const (
 	needWriter
 	// needAny takes everyone; the domain decides by run.
 	needAny
+	// needResume takes whoever sends a resume token, needDispatcher an owner too.
+	needResume
+	needDispatcher
 )
 
-func (n need) String() string { return [...]string{"owner", "writer", "any"}[n] }
+func (n need) String() string {
+	return [...]string{"owner", "writer", "any", "resume", "dispatcher"}[n]
+}
 
 // request is one request behind the door.
 type request struct {
@@ -63,6 +68,19 @@ var routes = []route{
 	{"GET", "/v1/runs/{id}/history", needAny, (*request).history, false},
 	{"POST", "/v1/runs/{id}/settle", needWriter, (*request).settle, false},
 	{"POST", "/v1/runs/{id}/attach", needWriter, (*request).attach, false},
+	{"POST", "/v1/runs/{id}/cancel", needOwner, (*request).cancel, false},
+	{"POST", "/v1/runs/{id}/abort", needWriter, (*request).abort, false},
+	{"POST", "/v1/runs/{id}/pause", needWriter, (*request).pause, false},
+	{"POST", "/v1/runs/{id}/resume/prepare", needOwner, (*request).prepare, false},
+	{"POST", "/v1/runs/{id}/resume/activate", needResume, (*request).activate, false},
+	{"POST", "/v1/runs/{id}/resume/fail", needDispatcher, (*request).failDispatch, false},
+	{"GET", "/v1/runs/{id}/resume/request", needAny, (*request).resumeRequest, false},
+	{"GET", "/v1/resumable", needOwner, (*request).resumable, false},
+	{"GET", "/v1/scopes", needOwner, (*request).listScopes, false},
+	{"GET", "/v1/scopes/{scope}", needOwner, (*request).getScope, false},
+	{"PUT", "/v1/scopes/{scope}", needOwner, (*request).grantScope, false},
+	{"DELETE", "/v1/scopes/{scope}", needOwner, (*request).revokeScope, false},
+	{"POST", "/v1/runs/{id}/rollback", needWriter, (*request).rollback, false},
 	{"GET", "/v1/status", needOwner, (*request).status, true},
 	{"GET", "/v1/openapi.json", needAny, (*request).openapi, true},
 	{"GET", "/healthz", needAny, (*request).healthz, true},

@@ -26,6 +26,7 @@ var titles = map[string]string{
 	control.CodeBodyIncomplete:  "The body is not whole",
 	control.CodeNotOwner:        "Only an owner may do this",
 	control.CodeWriterNeeded:    "A writer token is needed",
+	control.CodeResumeNeeded:    "A resume token is needed",
 	control.CodeTooManyRequests: "Too much is open",
 	control.CodeShuttingDown:    "The daemon is going down",
 	control.CodeDegraded:        "The daemon is degraded",

@@ -1,0 +1,23 @@
+package server
+
+import (
+	"context"
+
+	"durafs/runs"
+)
+
+// lifecycle is what Domain has of the ways in which a run leaves an agent's
+// hands and comes into others.
+type lifecycle interface {
+	Cancel(ctx context.Context, c runs.Caller, id string, r runs.CancelRequest) (runs.CancelAnswer, error)
+	AckAbort(ctx context.Context, c runs.Caller, id, how string) (*runs.Record, string, error)
+	Pause(ctx context.Context, c runs.Caller, id string, r runs.PauseRequest) (*runs.Record, string, error)
+	Prepare(ctx context.Context, c runs.Caller, id string, r runs.PrepareRequest) (runs.Prepared, error)
+	Activate(ctx context.Context, c runs.Caller, id string, r runs.ActivateRequest) (runs.Activated, error)
+	FailDispatch(ctx context.Context, c runs.Caller, id string, r runs.FailRequest) (*runs.Record, string, error)
+	OpenResumeRequest(c runs.Caller, id string) (runs.PayloadReader, error)
+	Resumable(c runs.Caller) ([]runs.Offer, error)
+	Scopes(c runs.Caller) ([]runs.Grant, error)
+	GrantScope(ctx context.Context, c runs.Caller, scope string, grant bool) error
+	Rollback(ctx context.Context, c runs.Caller, id string) error
+}
