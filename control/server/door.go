@@ -125,7 +125,7 @@ func (s *Server) checkPath(kind Socket, mux http.Handler) http.Handler {
 }
 
 // cleanPath looks at a path as it was sent: a slash that is written %2F belongs
-// to a name.
+// to a name, unless that would climb.
 func cleanPath(p string) bool {
 	if p == "" || p[0] != '/' {
 		return p == "*" // OPTIONS *; the table has no such route
@@ -134,11 +134,11 @@ func cleanPath(p string) bool {
 		return true
 	}
 	return !strings.Contains(p, "//") && !strings.HasSuffix(p, "/") &&
-		!slices.ContainsFunc(strings.Split(p[1:], "/"), func(s string) bool {
-			s = strings.ReplaceAll(strings.ToLower(s), "%2e", ".")
-			return s == "." || s == ".."
-		})
+		!slices.ContainsFunc(strings.Split(spelled.Replace(p[1:]), "/"), func(s string) bool { return s == "." || s == ".." })
 }
+
+// spelled undoes the spellings of dots and slashes.
+var spelled = strings.NewReplacer("%2e", ".", "%2E", ".", "%2f", "/", "%2F", "/")
 
 // notAllowed answers methods that a path does not have.
 func notAllowed(methods []string) func(*request) error {

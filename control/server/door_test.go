@@ -20,15 +20,17 @@ func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
 
 // TestPrincipals lists every route and who may take it: an owner, somebody
 // else on the owner's socket (played by an owner on the agents' one: there
-// everyone is an agent), and either of them with a writer token. What a route
-// answers beyond the door is not asked here.
+// everyone is an agent), and either of them with a writer or a resume token.
+// What a route answers beyond the door is not asked here.
 func TestPrincipals(t *testing.T) {
 	d := serve(t, newFake())
 	id, token := d.run()
-	wantDoor := map[need][4]bool{ // owner, agent, owner with token, agent with token
-		needOwner:  {true, false, false, false},
-		needWriter: {false, false, true, true},
-		needAny:    {true, true, true, true},
+	wantDoor := map[need][6]bool{ // owner, agent; each with a writer token; each with a resume token
+		needOwner:      {true, false, false, false, false, false},
+		needWriter:     {false, false, true, true, false, false},
+		needAny:        {true, true, true, true, true, true},
+		needResume:     {false, false, false, false, true, true},
+		needDispatcher: {true, false, false, false, true, true},
 	}
 	known := map[string]need{
 		"POST /v1/runs":                     needAny,
@@ -46,6 +48,19 @@ func TestPrincipals(t *testing.T) {
 		"POST /v1/runs/{id}/tools/{call}/again":   needWriter,
 		"GET /v1/runs/{id}/history":               needAny,
 		"POST /v1/runs/{id}/attach":               needWriter,
+		"POST /v1/runs/{id}/cancel":               needOwner,
+		"POST /v1/runs/{id}/abort":                needWriter,
+		"POST /v1/runs/{id}/pause":                needWriter,
+		"POST /v1/runs/{id}/resume/prepare":       needOwner,
+		"POST /v1/runs/{id}/resume/activate":      needResume,
+		"POST /v1/runs/{id}/resume/fail":          needDispatcher,
+		"GET /v1/runs/{id}/resume/request":        needAny,
+		"GET /v1/resumable":                       needOwner,
+		"GET /v1/scopes":                          needOwner,
+		"GET /v1/scopes/{scope}":                  needOwner,
+		"PUT /v1/scopes/{scope}":                  needOwner,
+		"DELETE /v1/scopes/{scope}":               needOwner,
+		"POST /v1/runs/{id}/rollback":             needWriter,
 		"GET /v1/status":                          needOwner,
 		"GET /v1/openapi.json":                    needAny,
 		"GET /healthz":                            needAny,
@@ -58,14 +73,17 @@ func TestPrincipals(t *testing.T) {
 			t.Errorf("%s is not in this list: who may take it?", name)
 			continue
 		}
-		path := strings.NewReplacer("{id}", id, "{name}", "none", "{call}", "1").Replace(rt.pattern)
-		for i, socket := range []string{"control.sock", "agent.sock", "control.sock", "agent.sock"} {
+		path := strings.NewReplacer("{id}", id, "{name}", "none", "{call}", "1", "{scope}", "s").Replace(rt.pattern)
+		for i, socket := range []string{"control.sock", "agent.sock", "control.sock", "agent.sock", "control.sock", "agent.sock"} {
 			var header []string
-			if i >= 2 {
+			switch i / 2 {
+			case 1:
 				header = []string{control.HeaderWriter, token}
+			case 2:
+				header = []string{control.HeaderResume, token}
 			}
 			a := doOn(t, filepath.Join(d.dir, socket), rt.method, path, "", header...)
-			let := !(a.code() == control.CodeNotOwner && strings.HasPrefix(a.p.Detail, "this is the owner's") || a.code() == control.CodeWriterNeeded)
+			let := !(a.code() == control.CodeNotOwner && strings.HasPrefix(a.p.Detail, "this is the owner's") || a.code() == control.CodeWriterNeeded || a.code() == control.CodeResumeNeeded)
 			if let != wantDoor[want][i] {
 				t.Errorf("%s for caller %d: let through %v, want %v (%d %s)", name, i, let, wantDoor[want][i], a.status, a.body)
 			}

@@ -78,6 +78,8 @@ func TestDescriptionIsComplete(t *testing.T) {
 		needOwner:  `[{"owner":[]}]`,
 		needWriter: `[{"writer":[]}]`,
 		needAny:    `[{},{"writer":[]}]`,
+
+		needResume: `[{"resume":[]}]`, needDispatcher: `[{"owner":[]},{"resume":[]}]`,
 	}
 	for _, rt := range routes {
 		name := rt.method + " " + rt.pattern
@@ -110,7 +112,7 @@ func TestDescriptionIsTrue(t *testing.T) {
 			sent++
 			t.Run(op.ID+" "+example, func(t *testing.T) {
 				e := exampleRun(t, d, path)
-				target := strings.NewReplacer("{id}", e.id, "{name}", payload, "{call}", "1").Replace(path)
+				target := strings.NewReplacer("{id}", e.id, "{name}", payload, "{call}", "1", "{scope}", payload).Replace(path)
 				if query != "" {
 					target += "?" + query
 				}
@@ -124,6 +126,7 @@ func TestDescriptionIsTrue(t *testing.T) {
 				for k, v := range header {
 					h = append(h, k, v)
 				}
+				h = append(h, e.header...)
 				checkAnswer(t, x, op, status, d.do(method, target, body, h...))
 			})
 		}
@@ -153,7 +156,10 @@ func TestDescriptionIsTrue(t *testing.T) {
 	}
 }
 
-type example struct{ id, token string }
+type example struct {
+	id, token string
+	header    []string // that the request needs besides
+}
 
 // exampleRun is a run with a row and a payload; with an open call where the path
 // is about calls; for attach, one of a former boot.
@@ -161,6 +167,9 @@ func exampleRun(t *testing.T, d *realDaemon, path string) (e example) {
 	t.Helper()
 	if !strings.Contains(path, "{id}") {
 		return e
+	}
+	if at, ok := lifecycleExamples[strings.TrimPrefix(path, "/v1/runs/{id}")]; ok {
+		return at(t, d)
 	}
 	e.id, e.token = d.run()
 	w := d.client().WithWriter(e.token)

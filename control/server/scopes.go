@@ -33,7 +33,9 @@ type scopeBody struct {
 	Replayed bool `json:"replayed,omitempty"`
 }
 
-func granted(g runs.Grant) scopeBody { return scopeBody{Scope: g.Scope, Granted: true, ByUID: &g.ByUID} }
+func granted(g runs.Grant) scopeBody {
+	return scopeBody{Scope: g.Scope, Granted: true, ByUID: &g.ByUID}
+}
 
 // getScope is GET /v1/scopes/{scope}. A scope that nobody has granted is one
 // that is not granted.
