@@ -39,6 +39,9 @@ type Client struct {
 	// Patience is how long to wait for a daemon that is away, where a method
 	// says that it does; 0 for DefaultPatience, negative for not at all.
 	Patience time.Duration
+	// ProjectionTimeout is how long a projector of Run.Tool may take; 0 for
+	// DefaultProjectionTimeout. The daemon waits for 10 s by default itself.
+	ProjectionTimeout time.Duration
 
 	once sync.Once
 	conn *connection // set by once
@@ -54,7 +57,7 @@ type connection struct {
 // WithWriter returns a client that acts with a run's writer token, over the
 // same connections.
 func (c *Client) WithWriter(token string) *Client {
-	d := &Client{Socket: c.Socket, Writer: token, Patience: c.Patience}
+	d := &Client{Socket: c.Socket, Writer: token, Patience: c.Patience, ProjectionTimeout: c.ProjectionTimeout}
 	conn := c.connect()
 	d.once.Do(func() { d.conn = conn })
 	return d

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 )
@@ -14,20 +15,38 @@ import (
 // breaks. The same bytes under the same name answer Replayed; other bytes are
 // a problem. It needs a writer token.
 func (c *Client) Put(ctx context.Context, id, name, contentType string, r io.Reader) (Put, error) {
+	k, err := putCall(id, name, contentType, r)
+	if err != nil {
+		return Put{}, err
+	}
+	var p Put
+	_, err = c.answer(ctx, k, &p)
+	return p, err
+}
+
+// PutResult stores raw output of a tool, as Put does, as a payload that the
+// call's outcome can name.
+func (c *Client) PutResult(ctx context.Context, id, name, contentType string, r io.Reader) (Put, error) {
+	k, err := putCall(id, name, contentType, r)
+	if err != nil {
+		return Put{}, err
+	}
+	k.query = url.Values{"source": {"tool_result"}}
+	var p Put
+	_, err = c.answer(ctx, k, &p)
+	return p, err
+}
+
+func putCall(id, name, contentType string, r io.Reader) (*call, error) {
 	k := &call{method: http.MethodPut, path: runPath(id, "payloads", name), header: http.Header{}, bodyBytes: -1}
 	if contentType != "" {
 		k.header.Set("Content-Type", contentType)
 	}
 	if s, ok := r.(io.Seeker); ok {
-		if err := k.seekable(r, s); err != nil {
-			return Put{}, err
-		}
-	} else {
-		k.once(r)
+		return k, k.seekable(r, s)
 	}
-	var p Put
-	_, err := c.answer(ctx, k, &p)
-	return p, err
+	k.once(r)
+	return k, nil
 }
 
 // seekable lets the body be sent again from where the reader stands now.

@@ -107,6 +107,15 @@ const (
 	CodeCallExists     = "call-exists"
 	CodeAttachWindow   = "attach-window"
 	CodeUnaccounted    = "unaccounted-calls"
+
+	CodeAgainRefused    = "again-refused"
+	CodeOutcomeConflict = "outcome-conflict"
+)
+
+// States of a tool call, as a Problem tells them.
+const (
+	CallOpen    = "open"
+	CallSettled = "settled"
 )
 
 // ProblemType is the type URI of a code.

@@ -32,9 +32,10 @@ type Run struct {
 	c  *Client
 	id string
 
-	abort chan struct{} // closed when the owner cancelled the run
-	stop  context.CancelFunc
-	done  chan struct{} // closed when the beating goroutine has ended
+	wanted context.Context // ends when the owner cancelled the run
+	abort  context.CancelFunc
+	stop   context.CancelFunc
+	done   chan struct{} // closed when the beating goroutine has ended
 
 	attaching sync.Mutex // one attach at a time
 	rows      sync.Mutex // one row without a key, or stream, at a time
@@ -45,8 +46,12 @@ type Run struct {
 		epoch    uint64
 		attached uint64 // how often the run was taken back
 		lastSeq  uint64 // highest sequence number that this handle knows of
-		aborted  bool
-		lost     error // why the handle is of no use any more
+		lost     error  // why the handle is of no use any more
+		// calls are those of this handle that are not committed, by label.
+		calls map[string]*Call
+		// inherited are the calls that were open when the handle was made: what
+		// ran them is gone.
+		inherited map[uint64]bool
 	}
 }
 
@@ -63,7 +68,8 @@ func (c *Client) Run(ctx context.Context, r StartRequest) (*Run, error) {
 }
 
 // Adopt returns the handle for a run that was started elsewhere, with the
-// client's Writer token: it reads the record once, and begins to beat.
+// client's Writer token: it reads the record once, and begins to beat. Calls
+// that are open then are taken to have ended with whoever ran them.
 func (c *Client) Adopt(ctx context.Context, id string) (*Run, error) {
 	if c.Writer == "" {
 		return nil, errors.New("control: a run is adopted with its writer token")
@@ -72,7 +78,12 @@ func (c *Client) Adopt(ctx context.Context, id string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{c: c, id: id, abort: make(chan struct{}), done: make(chan struct{})}
+	r := &Run{c: c, id: id, done: make(chan struct{})}
+	r.wanted, r.abort = context.WithCancel(context.Background())
+	r.mu.calls, r.mu.inherited = map[string]*Call{}, map[uint64]bool{}
+	for _, o := range rec.OpenCalls {
+		r.mu.inherited[o.Call] = true
+	}
 	r.note(rec)
 	r.saw(rec.Log.LastSeq)
 	beatCtx, stop := context.WithCancel(context.Background())
@@ -98,7 +109,7 @@ func (r *Run) Record() *Record {
 }
 
 // Abort is closed once a beat learns that the owner cancelled the run.
-func (r *Run) Abort() <-chan struct{} { return r.abort }
+func (r *Run) Abort() <-chan struct{} { return r.wanted.Done() }
 
 // Attached counts how often the handle took the run back.
 func (r *Run) Attached() uint64 {

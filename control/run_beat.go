@@ -55,14 +55,8 @@ func (r *Run) beatOnce(ctx context.Context) error {
 
 func (r *Run) beaten(b Beaten) {
 	r.note(b.Record)
-	if !b.Abort {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.mu.aborted {
-		r.mu.aborted = true
-		close(r.abort)
+	if b.Abort {
+		r.abort()
 	}
 }
 
@@ -78,31 +72,6 @@ func (r *Run) lose(err error) error {
 		r.mu.lost = err
 	}
 	return err
-}
-
-// attach takes the run back, unless another goroutine has done so since the
-// handle had been attached seen times.
-func (r *Run) attach(ctx context.Context, seen uint64) error {
-	r.attaching.Lock()
-	defer r.attaching.Unlock()
-	if r.Attached() > seen {
-		return nil
-	}
-	s, err := r.c.Attach(ctx, r.id, AttachRequest{})
-	if Code(err) == CodeWrongPhase {
-		// An attach whose answer was lost has taken the run back already.
-		var b Beaten
-		b, err = r.c.Beat(ctx, r.id, "")
-		s.Record = b.Record
-	}
-	if err != nil {
-		return err
-	}
-	r.note(s.Record)
-	r.mu.Lock()
-	r.mu.attached++
-	r.mu.Unlock()
-	return nil
 }
 
 // steady carries op out across restarts of the daemon: it attaches where that

@@ -70,6 +70,22 @@ func (c *Client) Claim(ctx context.Context, id string, r ClaimRequest) (Claimed,
 	return got, err
 }
 
+// Again records that an open call of an earlier epoch is run once more. Unless
+// it succeeds the tool must not run. It needs a writer token.
+func (c *Client) Again(ctx context.Context, id string, call uint64, key string) (Claimed, error) {
+	k, err := jsonCall(http.MethodPost, runPath(id, "tools", strconv.FormatUint(call, 10), "again"), struct{}{})
+	if err != nil {
+		return Claimed{}, err
+	}
+	if key != "" {
+		k.header.Set(HeaderIdempotencyKey, key)
+	}
+	k.repeatable = key != ""
+	var got Claimed
+	_, err = c.answer(ctx, k, &got)
+	return got, err
+}
+
 // Outcome records what became of a call, a JSON object on one line, and what a
 // model is shown of it, a candidate on one line; nil for none. It returns what
 // is committed: show a model that, and never the candidate. The same outcome

@@ -79,7 +79,8 @@ func callKey(runID, name string, index uint64) string {
 
 // Claim records a tool call before its effect. Unless it succeeds the tool must
 // not run. A label that was claimed before is refused, in whatever epoch, with
-// what became of that call. Needs the writer token.
+// what became of that call, and what is committed if it has ended. Needs the
+// writer token.
 func (s *Store) Claim(ctx context.Context, c Caller, id string, r ClaimRequest) (Claimed, error) {
 	if err := checkClaim(&r); err != nil {
 		return Claimed{}, err
@@ -102,6 +103,9 @@ func (s *Store) Claim(ctx context.Context, c Caller, id string, r ClaimRequest) 
 		got, done, err = s.submitClaim(ctx, c, num, epoch, &r)
 		return done, err
 	})
+	if CodeOf(err) == CallExists {
+		err = s.withCommitted(err, num)
+	}
 	return got, s.keepLate(ctx, num, epoch, s.denied(num, err), kept)
 }
 

@@ -142,7 +142,7 @@ func (t *settlingCall) answer(ctx context.Context, candidate []byte, err error) 
 	case code == "":
 		return Committed{}, err
 	case code == OutcomeConflict:
-		return Committed{}, t.s.withCommitted(err, t.num, t.o.Call)
+		return Committed{}, t.s.withCommitted(err, t.num)
 	default:
 		return t.late(ctx, err)
 	}
@@ -151,7 +151,7 @@ func (t *settlingCall) answer(ctx context.Context, candidate []byte, err error) 
 		return Committed{}, err
 	}
 	if !t.adopts(have, candidate) {
-		return Committed{}, t.s.withCommitted(outcomeConflict(t.o.Call, "projection"), t.num, t.o.Call)
+		return Committed{}, t.s.withCommitted(outcomeConflict(t.o.Call, "projection"), t.num)
 	}
 	return committed(have, true), nil
 }
@@ -302,13 +302,13 @@ func unknownCall(call uint64) *Refusal {
 	return r
 }
 
-// withCommitted adds what is committed to a refusal.
-func (s *Store) withCommitted(err error, num uint32, call uint64) error {
+// withCommitted adds what is committed of its call to a refusal.
+func (s *Store) withCommitted(err error, num uint32) error {
 	r, ok := err.(*Refusal)
-	if !ok {
+	if !ok || r.State != "settled" {
 		return err
 	}
-	if have, rerr := s.readOutcome(num, call); rerr == nil && have != nil {
+	if have, rerr := s.readOutcome(num, r.Call); rerr == nil && have != nil {
 		c := committed(have, false)
 		r.Committed = &c
 	}

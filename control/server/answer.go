@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -16,12 +17,22 @@ var (
 
 // answer sends v as the whole answer.
 func (r *request) answer(status int, v any) error {
-	b, err := json.Marshal(v)
+	b, err := encode(v)
 	if err != nil {
 		return err
 	}
-	r.send(status, jsonType, append(b, '\n'))
+	r.send(status, jsonType, b)
 	return nil
+}
+
+// encode is v as a line of JSON. Inside of it what agents sent keeps its bytes:
+// a < stays one.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
 }
 
 // send sends the whole answer. A reader who is gone is nobody to tell.
@@ -76,8 +87,8 @@ func (r *request) fail(err error) {
 		r.ctl.EnableFullDuplex() // the answer does not wait for the rest of the body
 		r.w.Header().Set("Connection", "close")
 	}
-	b, _ := json.Marshal(p) // strings and numbers only
-	r.send(p.Status, problemType, append(b, '\n'))
+	b, _ := encode(p) // strings, numbers, and JSON that was decoded before
+	r.send(p.Status, problemType, b)
 }
 
 // retryAfterSeconds is what the header says of when to try again, 0 for nothing.

@@ -159,6 +159,7 @@ var goroutineFiles = map[string]string{
 	"cmd/durafs/exec_deliver.go":           "1, passes on a cancel; until the delivery ends",
 	"cmd/durafs/internal/child/signals.go": "1, passes signals on; until the child ended",
 	"control/run.go":                       "1 per attached run, beats; until Close",
+	"control/run_outcome.go":               "1 per outcome, runs its projector; until that returns",
 	"control/server/stream.go":             "2 per append stream, wait for groups and write answers; until the request ends",
 	"control/window.go":                    "1 per stream, delivers; until Close",
 	"fusefs/mount.go":                      "2 per mount, serve and notify, and 1 that waits for the mount to answer; until it is unmounted",
