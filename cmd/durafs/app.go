@@ -70,8 +70,8 @@ then $XDG_RUNTIME_DIR/durafs/control.sock.
 	root.SetCompletionCommandGroupID(groupStore)
 	for _, c := range []*cobra.Command{
 		newServeCommand(a), newStatusCommand(a), newVerifyCommand(a), newBenchCommand(a), newVersionCommand(a),
-		newExecCommand(a), newRunCommand(a), newImportCommand(a),
-		newLsCommand(a), newShowCommand(a), newLogsCommand(a), newHistoryCommand(a),
+		newExecCommand(a), newRunCommand(a), newImportCommand(a), newScopesCommand(a),
+		newLsCommand(a), newResumableCommand(a), newShowCommand(a), newLogsCommand(a), newHistoryCommand(a),
 	} {
 		root.AddCommand(c)
 	}

@@ -3,26 +3,32 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"durafs/control"
+	"durafs/internal/term"
 )
 
 // RunStartOptions describes a run to be made by hand.
 type RunStartOptions struct {
 	SocketOption
 	StartOptions
-	Task string
-	Key  string
-	JSON bool
+	BindingOption
+	Resume string
+	Task   string
+	Key    string
+	JSON   bool
 }
 
 // AddFlags adds the flags of run start.
 func (o *RunStartOptions) AddFlags(f *pflag.FlagSet) {
 	o.SocketOption.AddFlags(f)
 	o.StartOptions.AddFlags(f, 0)
+	o.BindingOption.AddFlags(f, "the run is bound to")
+	f.StringVar(&o.Resume, "resume-request", "", "a file (- for standard input) with what whoever resumes the run needs; private")
 	f.StringVar(&o.Task, "task", "", "what the run is about; its beginning is shown in lists")
 	f.StringVar(&o.Key, "idempotency-key", "", "repeating the command with the same key and options gives the same run")
 	addJSONFlag(f, &o.JSON, "print the whole answer, one JSON object")
@@ -53,6 +59,12 @@ func runRunStart(ctx context.Context, a *app, o RunStartOptions) error {
 		return &codeError{code: exitUsage, err: err}
 	}
 	r.Task, r.IdempotencyKey = o.Task, o.Key
+	if r.Binding, err = o.binding(); err != nil {
+		return &codeError{code: exitUsage, err: err}
+	}
+	if r.ResumeRequest, err = a.readInput(o.Resume); err != nil {
+		return err
+	}
 	c, err := o.client()
 	if err != nil {
 		return err
@@ -71,3 +83,23 @@ func runRunStart(ctx context.Context, a *app, o RunStartOptions) error {
 	_, err = fmt.Fprintf(a.stdout, "%s=%s\n%s=%s\n", control.EnvRunID, s.Record.ID, control.EnvWriter, s.Writer)
 	return err
 }
+
+// readInput reads a whole file, nil where none is named.
+func (a *app) readInput(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	body, closeBody, err := a.openInput(file)
+	if err != nil {
+		return nil, err
+	}
+	defer closeBody()
+	b, err := io.ReadAll(io.LimitReader(body, requestBytesMax+1))
+	if err == nil && len(b) > requestBytesMax {
+		err = fmt.Errorf("%s has more than %s: put it as a payload, and name that here", file, term.Bytes(requestBytesMax))
+	}
+	return b, err
+}
+
+// requestBytesMax bounds what travels inside of a start.
+const requestBytesMax = 512 << 10

@@ -48,6 +48,7 @@ func setupScript(env *testscript.Env) error {
 		"PROJECT":         root,
 		"DURAFS_WRITER":   "",
 		"DURAFS_RUN_ID":   "",
+		"DURAFS_RESUME":   "",
 		"GORACE":          "atexit_sleep_ms=0", // a second for each command else
 	} {
 		env.Setenv(name, value)

@@ -88,7 +88,7 @@ func recordFields(r *control.Record) []field {
 		fields = append(fields, field{"paused", strings.TrimSuffix(p.Reason+": "+p.Detail, ": ") + ", " + timeText(p.At)})
 	}
 	if c := r.Cancel; c != nil {
-		fields = append(fields, field{"cancelled", timeText(c.RequestedAt) + " by uid " + strconv.FormatUint(uint64(c.ByUID), 10)})
+		fields = append(fields, field{"cancelled", timeText(c.RequestedAt) + " by uid " + strconv.FormatUint(uint64(c.ByUID), 10) + abortText(c)})
 	}
 	if t := r.Terminal; t != nil {
 		fields = append(fields, outcomeFields(t)...)
@@ -98,6 +98,13 @@ func recordFields(r *control.Record) []field {
 		field{"epoch", strconv.FormatUint(r.Epoch, 10)},
 		field{"actions", strings.Join(r.Actions, ", ")},
 	)
+}
+
+func abortText(c *control.CancelInfo) string {
+	if c.Abort == "" {
+		return ""
+	}
+	return "; its agent: " + c.Abort
 }
 
 func outcomeFields(t *control.Outcome) []field {
