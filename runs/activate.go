@@ -194,6 +194,7 @@ func (s *Store) FailDispatch(ctx context.Context, c Caller, id string, r FailReq
 	if err := s.failDispatch(ctx, num, detail, true); err != nil {
 		return nil, "", err
 	}
+	s.offer(num)
 	return s.recordFor(c, num)
 }
 

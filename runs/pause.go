@@ -54,6 +54,7 @@ func (s *Store) Pause(ctx context.Context, c Caller, id string, r PauseRequest) 
 	if err != nil {
 		return nil, "", err
 	}
+	s.offer(num) // its scope may be granted by now
 	return s.recordFor(Caller{UID: c.UID, Owner: c.Owner}, num)
 }
 

@@ -320,11 +320,12 @@ func TestPause(t *testing.T) {
 		}
 		return len(offers)
 	}
-	if err := w.s.GrantScope(ctx, owner, "mail:read", true); err != nil || offered() != 0 {
+	x := w.watch(owner, WatchQuery{})
+	if err := w.s.GrantScope(ctx, owner, "mail:read", true); err != nil || offered() != 0 || w.toldOffers(x) != 0 {
 		t.Errorf("another scope offers it: %v", err)
 	}
 	wantCode(t, w.s.GrantScope(ctx, Caller{UID: 7}, "mail:send", true), NotOwner)
-	if err := w.s.GrantScope(ctx, owner, "mail:send", true); err != nil || offered() != 1 {
+	if err := w.s.GrantScope(ctx, owner, "mail:send", true); err != nil || offered() != 1 || w.toldOffers(x) != 1 {
 		t.Errorf("its scope does not offer it: %v", err)
 	}
 	w.reopen()
@@ -348,6 +349,16 @@ func TestPause(t *testing.T) {
 	if scopes, err := w.s.Scopes(owner); err != nil || len(scopes) != 2 || scopes[1] != (Grant{"mail:send", 1000}) {
 		t.Errorf("the scopes are %+v, %v", scopes, err)
 	}
+}
+
+// toldOffers counts the offers that a watcher is told of.
+func (w *world) toldOffers(x *Watcher) (n int) {
+	for _, ev := range w.told(x) {
+		if ev.Kind == EventOffer {
+			n++
+		}
+	}
+	return n
 }
 
 // TestBinding: another provider than the run's is never taken silently; an

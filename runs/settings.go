@@ -165,13 +165,13 @@ type Grant struct {
 }
 
 // GrantScope grants a scope, durably, or takes it back: a run that is bound to
-// exactly that scope may be activated. Granting it again changes nothing. Needs
-// an owner.
+// exactly that scope may be activated, and those that wait for it are offered to
+// watchers. Granting it again changes nothing but that. Needs an owner.
 func (s *Store) GrantScope(ctx context.Context, c Caller, scope string, grant bool) error {
 	if scope == "" || len(scope) > BindingBytesMax || badKey(scope[:min(len(scope), NameBytesMax)]) != "" {
 		return fieldRefusal(BadName, "scope", "the scope %s is empty, longer than %d bytes or has control characters", quote(scope), BindingBytesMax)
 	}
-	return s.set(ctx, c, func(x *settings) (*setting, *Refusal) {
+	err := s.set(ctx, c, func(x *settings) (*setting, *Refusal) {
 		if _, ok := x.scopes[scope]; ok == grant {
 			return nil, nil
 		}
@@ -180,6 +180,23 @@ func (s *Store) GrantScope(ctx context.Context, c Caller, scope string, grant bo
 		}
 		return &setting{setScope, scope, mustJSON(Grant{scope, c.UID})}, roomFor(len(x.scopes), ScopesMax, "scopes")
 	})
+	if err == nil && grant {
+		s.offerWaiting(scope)
+	}
+	return err
+}
+
+// offerWaiting offers the runs that wait for a scope.
+func (s *Store) offerWaiting(scope string) {
+	s.mu.RLock()
+	nums := s.index.inPhase(PausedPermission)
+	s.mu.RUnlock()
+	for _, num := range nums {
+		rec, err := s.current(num)
+		if err == nil && rec != nil && rec.phase == PausedPermission && rec.Binding != nil && rec.Binding.Scope == scope {
+			s.offer(num)
+		}
+	}
 }
 
 // Scopes lists what is granted, sorted. Needs an owner.
