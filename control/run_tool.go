@@ -57,6 +57,10 @@ func (r *Run) Tool(ctx context.Context, call ToolCall, safety string, effect Eff
 	return k.Settle(ctx, res.outcome(), projector)
 }
 
+// unknownResult is what a history shows of a call that was closed without its
+// outcome.
+const unknownResult = `{"status":"unknown","synthetic":true}`
+
 // endedBefore is what is committed of a call that a claim found ended.
 func endedBefore(err error) *Committed {
 	var p *Problem
@@ -65,6 +69,9 @@ func endedBefore(err error) *Committed {
 	}
 	done := *p.Committed
 	done.Replayed = true
+	if len(done.Projection) == 0 { // nobody told what became of it
+		done.Projection = json.RawMessage(unknownResult)
+	}
 	return &done
 }
 

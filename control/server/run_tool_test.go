@@ -327,7 +327,7 @@ func TestToolAfterResume(t *testing.T) {
 			if c.want == "again" && (err != nil || ran != 1 || string(got.Projection) != shown("x") || got.Replayed) {
 				t.Errorf("%v, ran %d times, %+v", err, ran, got)
 			}
-			if c.want == "closed" && (err != nil || ran != 0 || !got.ByStore) {
+			if c.want == "closed" && (err != nil || ran != 0 || !got.ByStore || !strings.Contains(d.historyOf(run.ID(), control.HistoryQuery{}), `"result":`+string(got.Projection))) {
 				t.Errorf("%v, ran %d times, %+v", err, ran, got)
 			}
 		})

@@ -27,6 +27,7 @@ var layers = map[string]int{
 	"internal/vfs/simdisk":    1,
 	"internal/durable":        1,
 	"cmd/durafs/internal/...": 1,
+	"examples/agent":          1, // what a user's program imports
 
 	"segment":    2,
 	"wal":        3, // wal and cas do not know each other
@@ -118,6 +119,7 @@ var callRules = []callRule{
 			"bench/crash",                // keeps a failure for a replay
 			"cmd/durafs",                 // files beside the store that users ask for
 			"cmd/durafs/internal/spool",  // rows that wait for the daemon; not the store's
+			"examples/agent",             // files that its tools write
 		},
 		instead: "durable.WriteFile, durable.Rename, durable.CreateDir, or a method of vfs.FS",
 	},
@@ -136,7 +138,7 @@ var callRules = []callRule{
 	{
 		path:    "os",
 		names:   []string{"Exit"},
-		only:    []string{"cmd/durafs/main.go"},
+		only:    []string{"cmd/durafs/main.go", "examples/agent/main.go"},
 		instead: "return an error; main knows the exit codes",
 	},
 	{
