@@ -109,16 +109,6 @@ func isSet(name string) (set bool) {
 	return set
 }
 
-// buildProgram builds durafs as users have it.
-func buildProgram(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "durafs")
-	if out, err := exec.Command("go", "build", "-o", program, "durafs/cmd/durafs").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return program
-}
-
 // victim is the daemon that is killed: a process.
 type victim struct {
 	t       *testing.T
