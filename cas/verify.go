@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -18,6 +19,11 @@ type Finding struct {
 	Offset int64
 	ID     ID // zero if not known
 	Reason string
+
+	// seq is the pack's number, and end how far the bytes reach that are not
+	// what was stored: for Harmed.
+	seq uint32
+	end int64
 }
 
 func (f Finding) String() string {
@@ -50,30 +56,14 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep boo
 	if sound == nil {
 		sound = func(ID) {}
 	}
-	codec, err := newBodyCodec(nil)
+	v, done, err := newVerifier(ctx, fsys, dir, packs)
 	if err != nil {
 		return Summary{}, err
 	}
-	defer codec.close()
-	if _, err := fsys.ReadDir(dir); err != nil {
-		return Summary{}, fmt.Errorf("cas: %w", err)
-	}
-	s := &Store{
-		fs: fsys, dir: dir, codec: codec, packs: make(map[uint32]*pack),
-		files: newFileCache(fsys, openFilesMax), cache: newChunkCache(cacheBytesMax),
-	}
-	s.startPools()
-	defer s.files.close()
-	v := &verifier{s: s, ctx: ctx, deep: deep, sound: sound, report: report}
-	packs = slices.Clone(packs)
-	slices.SortFunc(packs, func(a, b Pack) int { return cmp.Compare(a.Seq, b.Seq) })
-	for _, l := range packs {
-		if !l.Sealed || l.Bytes > 0 {
-			s.packs[l.Seq] = v.locate(l)
-		}
-	}
-	for _, l := range packs {
-		if p := s.packs[l.Seq]; p != nil {
+	defer done()
+	v.deep, v.sound, v.report = deep, sound, report
+	for _, l := range v.packs {
+		if p := v.s.packs[l.Seq]; p != nil {
 			if err := v.pack(p, l); err != nil {
 				return v.sum, err
 			}
@@ -82,18 +72,44 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep boo
 	return v.sum, nil
 }
 
+// newVerifier looks for the packs that a ledger lists in dir.
+func newVerifier(ctx context.Context, fsys vfs.FS, dir string, packs []Pack) (v *verifier, done func(), err error) {
+	if _, err := fsys.ReadDir(dir); err != nil {
+		return nil, nil, fmt.Errorf("cas: %w", err)
+	}
+	codec, err := newBodyCodec(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &Store{
+		fs: fsys, dir: dir, codec: codec, packs: make(map[uint32]*pack),
+		files: newFileCache(fsys, openFilesMax), cache: newChunkCache(cacheBytesMax),
+	}
+	s.startPools()
+	v = &verifier{s: s, ctx: ctx, packs: slices.Clone(packs)}
+	slices.SortFunc(v.packs, func(a, b Pack) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, l := range v.packs {
+		if !l.Sealed || l.Bytes > 0 {
+			s.packs[l.Seq] = v.locate(l)
+		}
+	}
+	return v, func() { s.files.close(); codec.close() }, nil
+}
+
 type verifier struct {
 	s      *Store // only its reading half is set up
 	ctx    context.Context
+	packs  []Pack
 	deep   bool
 	sound  func(ID)
 	report func(Finding)
 	sum    Summary
 }
 
-func (v *verifier) found(file string, off int64, id ID, reason string) {
+// found reports a finding in a pack, whose bytes from off to end are harmed.
+func (v *verifier) found(p *pack, off, end int64, id ID, reason string) {
 	v.sum.Findings++
-	v.report(Finding{File: file, Offset: off, ID: id, Reason: reason})
+	v.report(Finding{File: p.name, Offset: off, ID: id, Reason: reason, seq: p.seq, end: end})
 }
 
 // locate finds a pack's file under the names that it may have.
@@ -134,16 +150,16 @@ func (v *verifier) byHeader(l Pack) string {
 func (v *verifier) pack(p *pack, l Pack) error {
 	f, err := v.s.fs.Open(p.name)
 	if err != nil {
-		v.found(p.name, 0, ID{}, fmt.Sprintf("pack %d cannot be opened: %v", p.seq, err))
+		v.found(p, 0, math.MaxInt64, ID{}, fmt.Sprintf("pack %d cannot be opened: %v", p.seq, err))
 		return nil
 	}
 	defer f.Close()
 	v.sum.Packs++
 	v.sum.Bytes += p.written
 	if h, err := readHeader(f); err != nil {
-		v.found(p.name, 0, ID{}, err.Error())
+		v.found(p, 0, 0, ID{}, err.Error())
 	} else if h.Seq != p.seq || h.Nonce != p.nonce {
-		v.found(p.name, 0, ID{}, fmt.Sprintf("the header is that of pack %d", h.Seq))
+		v.found(p, 0, 0, ID{}, fmt.Sprintf("the header is that of pack %d", h.Seq))
 	}
 	entries, err := v.records(p, f)
 	if err != nil || !l.Sealed {
@@ -160,7 +176,7 @@ func (v *verifier) records(p *pack, f vfs.File) (entries []entry, err error) {
 			return
 		}
 		if tail != nil {
-			v.found(p.name, tail.off, tail.hdr.ID, tail.err.Error())
+			v.found(p, tail.off, tail.end, tail.hdr.ID, tail.err.Error())
 			tail = nil
 		}
 		switch {
@@ -168,7 +184,7 @@ func (v *verifier) records(p *pack, f vfs.File) (entries []entry, err error) {
 			w.body = nil
 			tail = &w
 		case w.err != nil:
-			v.found(p.name, w.off, w.hdr.ID, w.err.Error())
+			v.found(p, w.off, w.end, w.hdr.ID, w.err.Error())
 		default:
 			v.sum.Records++
 			entries = append(entries, w.entry())
@@ -204,9 +220,9 @@ func (v *verifier) record(p *pack, w walked) {
 		if d.File != f.file || d.Offset != f.off {
 			reason = fmt.Sprintf("the payload's chunk %v in %s at %d: %s", d.ID, filepath.Base(d.File), d.Offset, reason)
 		}
-		v.found(p.name, w.off, w.hdr.ID, reason)
+		v.found(p, w.off, w.end, w.hdr.ID, reason)
 	default:
-		v.found(p.name, w.off, w.hdr.ID, err.Error())
+		v.found(p, w.off, w.end, w.hdr.ID, err.Error())
 	}
 }
 
@@ -233,26 +249,26 @@ func (v *verifier) manifest(f found) error {
 func (v *verifier) sealed(p *pack, l Pack, f vfs.File, walked []entry) error {
 	size, err := f.Size()
 	if err != nil || size != l.Bytes {
-		v.found(p.name, size, ID{}, fmt.Sprintf("the pack has not its %d bytes", l.Bytes))
+		v.found(p, size, math.MaxInt64, ID{}, fmt.Sprintf("the pack has not its %d bytes", l.Bytes))
 	}
 	b3, err := hashFile(stopping{v.ctx, f}, min(size, l.Bytes))
 	switch {
 	case v.ctx.Err() != nil:
 		return v.ctx.Err()
 	case err != nil:
-		v.found(p.name, 0, ID{}, err.Error())
+		v.found(p, 0, 0, ID{}, err.Error())
 	case b3 != l.B3:
-		v.found(p.name, 0, ID{}, fmt.Sprintf("the file's hash is %v, not %v", b3, l.B3))
+		v.found(p, 0, 0, ID{}, fmt.Sprintf("the file's hash is %v, not %v", b3, l.B3))
 	}
 	_, entries, err := readFooter(f, p.written, p.seq, p.nonce)
 	switch {
 	case err != nil && b3 != l.B3:
-		v.found(p.name, p.written, ID{}, "footer: "+err.Error())
+		v.found(p, p.written, p.written, ID{}, "footer: "+err.Error())
 	case err != nil: // a write failed on it, so it was ended without one
 	default:
 		slices.SortFunc(walked, compareEntries)
 		if !slices.Equal(entries, walked) {
-			v.found(p.name, p.written, ID{}, fmt.Sprintf("the footer lists other records than there are: %d, %d", len(entries), len(walked)))
+			v.found(p, p.written, p.written, ID{}, fmt.Sprintf("the footer lists other records than there are: %d, %d", len(entries), len(walked)))
 		}
 	}
 	return nil

@@ -59,6 +59,7 @@ func kind[T error](name string, e syscall.Errno) errnoRow {
 var errnos = []errnoRow{
 	value("wal.ErrReadOnly", wal.ErrReadOnly, syscall.EROFS), // it wraps the damage that is why
 	kind[*wal.DamageError]("wal.DamageError", syscall.EIO),
+	kind[*runs.PayloadError]("runs.PayloadError", syscall.EIO),
 	kind[*cas.DamageError]("cas.DamageError", syscall.EIO),
 	value("cas.ErrNotFound", cas.ErrNotFound, syscall.EIO), // it is referred to, so it is lost
 	value("wal.ErrEnd", wal.ErrEnd, syscall.EIO),

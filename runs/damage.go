@@ -246,17 +246,24 @@ type Damage struct {
 	// IDs are the ids of the others, in the order of their numbers, at most
 	// DamageIDsMax.
 	IDs []string
+	// Payloads are those that readers found damaged since this store was
+	// opened, as run/name, sorted, at most DamagePayloadsMax. Their runs are not
+	// damaged for that.
+	Payloads []string
 }
 
 // DamageIDsMax bounds Damage.IDs.
 const DamageIDsMax = 100
+
+// DamagePayloadsMax bounds Damage.Payloads.
+const DamagePayloadsMax = 100
 
 // Damage tells which runs are damaged now.
 func (s *Store) Damage() Damage {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	x := &s.index
-	d := Damage{Runs: len(x.damaged), AnyRun: x.lostAny}
+	d := Damage{Runs: len(x.damaged), AnyRun: x.lostAny, Payloads: slices.Sorted(maps.Keys(s.rotten))}
 	if d.Runs == 0 {
 		return d
 	}

@@ -244,7 +244,8 @@ type PayloadReader interface {
 	Size() int64
 }
 
-// OpenPayload opens one payload for reading.
+// OpenPayload opens one payload for reading. Bytes that are not what was stored
+// are a *PayloadError.
 func (s *Store) OpenPayload(ref Ref, name string) (PayloadReader, error) {
 	if info, ok := s.findLost(uint32(ref), name); ok {
 		return nil, &wal.DamageError{File: "payload " + info.Name, Reason: "what it was, and its bytes, cannot be read"}
@@ -253,7 +254,14 @@ func (s *Store) OpenPayload(ref Ref, name string) (PayloadReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.openRef(f.ref)
+	r, err := s.openRef(f.ref)
+	if err != nil {
+		return nil, s.payloadErr(uint32(ref), name, err)
+	}
+	if f.ref.Inline != nil || f.ref.Bytes == 0 {
+		return r, nil
+	}
+	return &payloadReader{r, s, uint32(ref), name}, nil
 }
 
 func (s *Store) openRef(ref cas.Ref) (PayloadReader, error) {

@@ -30,15 +30,23 @@ func Names(payload []byte) (map[uint32]string, error) {
 	return names, nil
 }
 
+// Reference is a payload that a batch refers to, of which run, and its name
+// there.
+type Reference struct {
+	cas.Ref
+	Run  uint32
+	Name string
+}
+
 // References lists the payloads that a batch refers to and that are not inline
 // in it. payload is that of the batch's frame. It is for whoever checks a log
 // without opening it.
-func References(payload []byte) ([]cas.Ref, error) {
+func References(payload []byte) ([]Reference, error) {
 	b, err := decodeBatch(payload)
 	if err != nil {
 		return nil, err
 	}
-	var refs []cas.Ref
+	var refs []Reference
 	for _, e := range b.entries {
 		if e.kind != kindPayload {
 			continue
@@ -48,7 +56,7 @@ func References(payload []byte) ([]cas.Ref, error) {
 			return nil, err
 		}
 		if p.ref.Hint != (cas.Hint{}) {
-			refs = append(refs, p.ref)
+			refs = append(refs, Reference{p.ref, e.run, p.name})
 		}
 	}
 	return refs, nil

@@ -62,6 +62,10 @@ type Store struct {
 	sealedWhole whole
 	restored    bool
 
+	// rotten are payloads that readers found damaged, at most DamagePayloadsMax,
+	// as run/name; mu guards it.
+	rotten map[string]bool
+
 	// numbers is the highest run number given, published or not.
 	numbers atomic.Uint32
 
@@ -88,6 +92,7 @@ func New(o Options) *Store {
 	return &Store{
 		clock: o.Clock, key: o.StoreKey, logger: o.Log,
 		index: newIndex(), acc: newAccepted(), locks: locks{}, packs: map[uint32]uint32{},
+		rotten:            map[string]bool{},
 		projectings:       projectings{hurry: make(chan struct{})},
 		projectionTimeout: min(o.ProjectionTimeout, ProjectionTimeoutMax),
 	}

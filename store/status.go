@@ -36,6 +36,9 @@ type DamageStatus struct {
 	IDs     []string `json:"ids,omitempty"`     // at most 100
 	Unnamed int      `json:"unnamed,omitempty"` // whose start is lost
 	AnyRun  bool     `json:"any_run,omitempty"` // it may be of any run that was not over
+	// Payloads are those that readers found damaged, as run/name, at most 100;
+	// their runs work.
+	Payloads []string `json:"payloads,omitempty"`
 }
 
 // LogStatus counts what the log holds.
@@ -77,7 +80,7 @@ func (s *Store) Status() Status {
 		st.Health = err.Error()
 	}
 	d := s.runs.Damage()
-	st.Damage = DamageStatus{Runs: d.Runs, IDs: d.IDs, Unnamed: d.Unnamed, AnyRun: d.AnyRun}
+	st.Damage = DamageStatus{Runs: d.Runs, IDs: d.IDs, Unnamed: d.Unnamed, AnyRun: d.AnyRun, Payloads: d.Payloads}
 	log, chunks := s.log.Stats(), s.chunks.Stats()
 	st.Log = LogStatus{DurableLSN: log.Durable, Segments: log.Segments, Bytes: log.SegmentBytes}
 	st.Chunks = ChunkStatus{Packs: chunks.Packs, Bytes: chunks.PackBytes}

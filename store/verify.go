@@ -89,11 +89,15 @@ type verifier struct {
 	opt    VerifyOptions
 	report func(Finding)
 	sum    Verified
-	// wanted are the payloads that the log refers to.
-	wanted map[cas.ID]reference
+	// wanted are the payloads that the log refers to, and inPacks is what was
+	// found in packs.
+	wanted  map[cas.ID]reference
+	inPacks []cas.Finding
 	// harmed are findings whose run is known by its number only, until the log
 	// has been looked through for its id.
 	harmed []Finding
+	// named are the batches whose references were reported.
+	named map[batchPlace]bool
 }
 
 func (v *verifier) run(ctx context.Context) error {
@@ -114,8 +118,7 @@ func (v *verifier) check(ctx context.Context) error {
 	if err := v.packs(ctx, packs); err != nil {
 		return err
 	}
-	v.missing(packs)
-	return nil
+	return v.harm(ctx, packs)
 }
 
 // log checks the log, notes what it refers to, and tells which packs there
@@ -169,15 +172,18 @@ func (v *verifier) nameHarmed(ctx context.Context) error {
 
 // batch notes the payloads that a batch refers to.
 func (v *verifier) batch(f wal.Frame) error {
-	file := filepath.Join(walName, fmt.Sprintf("%010d.seg", f.Pos.Segment))
 	refs, err := runs.References(f.Payload)
 	if err != nil {
-		v.addOf(Finding{File: file, Offset: int64(f.Pos.Offset), LSNFrom: f.LSN, LSNTo: f.LSN, RunNumber: f.Run, Reason: err.Error()})
+		v.addOf(Finding{File: segmentFile(f.Pos), Offset: int64(f.Pos.Offset), LSNFrom: f.LSN, LSNTo: f.LSN, RunNumber: f.Run, Reason: err.Error()})
 	}
 	for _, r := range refs {
-		v.wanted[r.ID] = reference{pack: r.Hint.Pack, lsn: f.LSN, run: f.Run, file: file, offset: int64(f.Pos.Offset)}
+		v.wanted[r.ID] = reference{Ref: r.Ref, found: v.wanted[r.ID].found}
 	}
 	return nil
+}
+
+func segmentFile(at wal.Position) string {
+	return filepath.Join(walName, fmt.Sprintf("%010d.seg", at.Segment))
 }
 
 func (v *verifier) packs(ctx context.Context, packs []cas.Pack) error {
@@ -188,43 +194,22 @@ func (v *verifier) packs(ctx context.Context, packs []cas.Pack) error {
 		}
 	}
 	sum, err := cas.Verify(ctx, v.opt.FS, filepath.Join(v.dir, casName), packs, v.opt.Deep, sound, func(f cas.Finding) {
+		v.inPacks = append(v.inPacks, f)
 		found := Finding{File: v.name(casName, f.File), Offset: f.Offset, Reason: f.Reason}
 		if f.ID != (cas.ID{}) {
 			found.ID = f.ID.String()
-			found.RunNumber = v.wanted[f.ID].run
 		}
-		v.addOf(found)
+		v.add(found)
 	})
 	v.sum.Packs, v.sum.Records = sum.Packs, sum.Records
 	v.sum.Bytes += sum.Bytes
 	return err
 }
 
-// missing reports the payloads that no pack holds. Those in packs that were
-// begun since the list was read are not looked at.
-func (v *verifier) missing(packs []cas.Pack) {
-	var last uint32
-	for _, p := range packs {
-		last = max(last, p.Seq)
-	}
-	for id, r := range v.wanted {
-		if !r.found && r.pack <= last {
-			v.addOf(Finding{
-				File: r.file, Offset: r.offset, LSNFrom: r.lsn, LSNTo: r.lsn, RunNumber: r.run, ID: id.String(),
-				Reason: "the log refers to a payload that no pack holds",
-			})
-		}
-	}
-}
-
-// reference is where in the log a payload is referred to.
+// reference is a payload that the log refers to.
 type reference struct {
-	pack   uint32
-	lsn    uint64
-	run    uint64
-	file   string
-	offset int64
-	found  bool // a record with this id checks
+	cas.Ref
+	found bool // a record with this id checks
 }
 
 // config checks store.json. Without it nothing else can be judged.

@@ -181,6 +181,9 @@ func Rebuild(o Options, packs []Pack, high HighWater) error {
 		state.high.LSN = max(state.high.LSN, e.Last)
 	}
 	dropUncommitted(state.segments, replaced)
+	if err := endWhereNextBegins(o, &state); err != nil {
+		return err
+	}
 	for _, p := range packs {
 		state.packs[p.Seq] = p
 		state.high.Pack = max(state.high.Pack, p.Seq)
@@ -193,6 +196,31 @@ func Rebuild(o Options, packs []Pack, high HighWater) error {
 	m := &manifest{fs: o.FS, dir: o.Dir, dirf: dirf, storeID: o.StoreID, log: o.Log, fail: func(error) {}}
 	defer m.close()
 	return m.rewrite(state)
+}
+
+// endWhereNextBegins notes the last LSN of each segment that is not sealed and
+// is followed by another. The manifest knew that of some: in one on which a
+// write had failed a group may stand that was refused, and its LSNs were given
+// again.
+func endWhereNextBegins(o Options, state *manifestState) error {
+	list := state.sortedSegments()
+	for i := len(list) - 1; i > 0; i-- {
+		if list[i-1].State != segLive {
+			continue
+		}
+		next, err := entryOf(o.FS, filepath.Join(o.Dir, segmentName(list[i].ID)), list[i].ID, o.StoreID)
+		if err != nil {
+			return err
+		}
+		if next.Last == 0 && i+1 < len(list) { // nothing is in it: the one behind tells
+			next.Last = list[i].Last + 1
+		}
+		if next.Last > 0 {
+			list[i-1].Last = next.Last - 1
+			state.segments[list[i-1].ID] = list[i-1]
+		}
+	}
+	return nil
 }
 
 // dropUncommitted takes out of the list the segments that replace one which is

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"durafs/internal/vfs"
@@ -436,4 +437,31 @@ func (f *failing) Derive(seg uint32, batches Batches, w *FooterWriter) error {
 		return errors.New("for a test")
 	}
 	return f.bodies.Derive(seg, batches, w)
+}
+
+// A group that was refused may stand in its segment all the same; the manifest
+// told where that ends. Without it the segment behind tells.
+func TestRebuildBehindARefusedGroup(t *testing.T) {
+	faulty := vfs.NewFaulty(newSimDisk(1))
+	o := testOptions(faulty, "/wal")
+	l, _, _, _ := mustOpen(t, o)
+	mustAppend(t, l, "1")
+	waitFor(t, func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.ready != nil && l.space.ballast.Held() })
+	faulty.Inject(vfs.Fault{Ops: vfs.OpWrite, Nth: 1, Mode: vfs.Done, Err: syscall.EIO})
+	if err := submit(l, "refused").Wait(ctx); !errors.Is(err, ErrRefused) {
+		t.Fatalf("a write that failed: %v", err)
+	}
+	mustAppend(t, l, "2", "3")
+	crash(l)
+	for _, name := range manifestNames {
+		if err := faulty.Remove(filepath.Join(o.Dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Rebuild(o, nil, HighWater{}); err != nil {
+		t.Fatal(err)
+	}
+	l, _, frames, _ := mustOpen(t, o)
+	checkBodies(t, frames, []string{"1", "2", "3"})
+	mustClose(t, l)
 }

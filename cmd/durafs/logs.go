@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -173,10 +174,15 @@ func otherRowText(line []byte) string {
 	if err != nil {
 		return term.Safe(string(line))
 	}
+	number, gap := gapNumbers(line)
 	rest := ""
 	for _, f := range fields {
 		switch f.name {
 		case "seq", "time", "type", "by":
+		case "seq_from", "seq_to":
+			if !gap {
+				rest += " " + f.name + "=" + f.value
+			}
 		default:
 			rest += " " + f.name + "=" + f.value
 		}
@@ -196,7 +202,33 @@ func otherRowText(line []byte) string {
 	if !head.Time.IsZero() {
 		when = head.Time.Local().Format("15:04:05.000")
 	}
-	return term.Safe(fmt.Sprintf("#%d %s %s%s", head.Seq, when, who, rest))
+	if !gap {
+		number = strconv.FormatUint(head.Seq, 10)
+	}
+	return term.Safe(fmt.Sprintf("#%s %s %s%s", number, when, who, rest))
+}
+
+// gapNumbers are the numbers of the rows that a line of the store's own stands
+// for, since they cannot be read any more: the last is "?" where nobody can
+// tell it.
+func gapNumbers(line []byte) (numbers string, ok bool) {
+	var gap struct {
+		By   string  `json:"by"`
+		Type string  `json:"type"`
+		Seq  uint64  `json:"seq"`
+		From uint64  `json:"seq_from"`
+		To   *uint64 `json:"seq_to"`
+	}
+	if json.Unmarshal(line, &gap) != nil || gap.By != "store" || gap.Type != "damaged" || gap.Seq != 0 || gap.From == 0 {
+		return "", false
+	}
+	switch {
+	case gap.To == nil:
+		return fmt.Sprintf("%d-?", gap.From), true
+	case *gap.To <= gap.From:
+		return strconv.FormatUint(gap.From, 10), true
+	}
+	return fmt.Sprintf("%d-%d", gap.From, *gap.To), true
 }
 
 // rowFields are the fields of a row in their order, values as they stand.

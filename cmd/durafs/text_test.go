@@ -33,6 +33,10 @@ func TestRowText(t *testing.T) {
 		`{"seq":4,"type":"note","n":12345678901234567890.5,"o":{"k":[1, 2]}}`:      `#4 - note n=12345678901234567890.5 o={"k":[1, 2]}`,
 		`{"seq":5,"type":7,"time":"no time","text":"\u001b[2J"}`:                   `#5 -  text="\u001b[2J"`,
 		`{"seq":6,"type":"note","time":"not a time"}`:                              "#6 - note",
+		`{"by":"store","type":"damaged","seq_from":5,"seq_to":7}`:                  "#5-7 - store:damaged",
+		`{"by":"store","type":"damaged","seq_from":5,"seq_to":5}`:                  "#5 - store:damaged",
+		`{"by":"store","type":"damaged","seq_from":5,"seq_to":null}`:               "#5-? - store:damaged",
+		`{"seq":8,"type":"damaged","seq_from":5,"seq_to":7}`:                       "#8 - damaged seq_from=5 seq_to=7",
 		"{\"seq\":7,\"type\":\"note\",\"text\":\"raw \u202e\"}":                    `#7 - note text="raw \u202e"`,
 	} {
 		if got := rowText([]byte(row)); got != want {

@@ -39,6 +39,7 @@ var mappings = []mapping{
 	})},
 	{"wal.DamageError", as(func(e *wal.DamageError) *control.Problem { return damaged(e.File, e.Offset) })},
 
+	{"runs.PayloadError", as(payloadDamaged)},
 	{"cas.ErrPoisoned", is(cas.ErrPoisoned, 503, control.CodePoisoned, false, "an earlier sync of the payloads failed, and the daemon takes no more of them until it is restarted; nothing was changed")},
 	{"cas.ErrNotFound", is(cas.ErrNotFound, 500, control.CodeDamaged, false, "the record names this payload, but no pack holds its bytes")},
 	{"cas.ErrClosed", is(cas.ErrClosed, 503, control.CodeShuttingDown, true, "the daemon is going down; nothing was changed")},
@@ -111,6 +112,16 @@ func readOnly(err error) *control.Problem {
 func damaged(file string, offset int64) *control.Problem {
 	p := problem(http.StatusInternalServerError, control.CodeDamaged, "what the disk holds is not what was stored there; durafs verify says what is harmed")
 	p.File, p.Offset = file, offset
+	return p
+}
+
+// payloadDamaged says whose payload it is, beside where the damage is.
+func payloadDamaged(e *runs.PayloadError) *control.Problem {
+	p := problem(http.StatusInternalServerError, control.CodeDamaged, "bytes of the payload "+e.Name+" of run "+e.Run+" are not what was stored; to put the same bytes again, under any name, heals it")
+	p.Holder, p.Field = e.Run, e.Name
+	if d, ok := errors.AsType[*cas.DamageError](e.Err); ok {
+		p.File, p.Offset = d.File, d.Offset
+	}
 	return p
 }
 
