@@ -69,7 +69,7 @@ then $XDG_RUNTIME_DIR/durafs/control.sock.
 	root.SetHelpCommandGroupID(groupStore)
 	root.SetCompletionCommandGroupID(groupStore)
 	for _, c := range []*cobra.Command{
-		newServeCommand(a), newStatusCommand(a), newVerifyCommand(a), newBenchCommand(a), newVersionCommand(a),
+		newServeCommand(a), newSuperviseCommand(a), newStatusCommand(a), newVerifyCommand(a), newBenchCommand(a), newVersionCommand(a),
 		newExecCommand(a), newRunCommand(a), newImportCommand(a), newScopesCommand(a),
 		newLsCommand(a), newResumableCommand(a), newShowCommand(a), newLogsCommand(a), newHistoryCommand(a),
 	} {

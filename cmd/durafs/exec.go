@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,6 +15,7 @@ import (
 
 	"durafs/cmd/durafs/internal/child"
 	"durafs/cmd/durafs/internal/output"
+	"durafs/cmd/durafs/internal/process"
 	"durafs/cmd/durafs/internal/spool"
 	"durafs/control"
 	"durafs/internal/term"
@@ -27,6 +26,7 @@ type execution struct {
 	app   *app
 	o     ExecOptions
 	facts facts
+	env   []string // of the command, but for where to find its run
 
 	spool    *spool.Spool
 	recorder *output.Recorder
@@ -41,8 +41,16 @@ func runExec(ctx context.Context, a *app, o ExecOptions, argv []string) error {
 	if err != nil {
 		return &codeError{code: exitExec, err: err}
 	}
+	return e.run(ctx)
+}
+
+// run runs the command, and delivers what comes of it.
+func (e *execution) run(ctx context.Context) error {
 	if err := e.begin(ctx); err != nil {
-		e.spool.Close()
+		defer e.spool.Close()
+		if status, ended, err := e.ended(ctx, err); ended {
+			return e.endedBefore(status, err)
+		}
 		return &codeError{code: exitExec, err: fmt.Errorf("the store refused the run, and the command was not started: %w", err)}
 	}
 	status, err := e.command()
@@ -50,6 +58,18 @@ func runExec(ctx context.Context, a *app, o ExecOptions, argv []string) error {
 	if err != nil {
 		return &codeError{code: status, err: err}
 	}
+	if status != 0 {
+		return exitWith(status)
+	}
+	return nil
+}
+
+// endedBefore says that the command is not run again.
+func (e *execution) endedBefore(status int, err error) error {
+	if err != nil {
+		return &codeError{code: exitExec, err: err}
+	}
+	e.app.note("exec: the command of run %s has ended before, and is not run again", e.o.ID)
 	if status != 0 {
 		return exitWith(status)
 	}
@@ -64,7 +84,7 @@ func newExecution(a *app, o ExecOptions, argv []string) (*execution, error) {
 		}
 		o.ID = id.String()
 	}
-	e := &execution{app: a, o: o, facts: newFacts(a, o, argv)}
+	e := &execution{app: a, o: o, facts: newFacts(a, o, argv), env: os.Environ()}
 	request, err := o.request()
 	if err != nil {
 		return nil, err
@@ -79,10 +99,20 @@ func newExecution(a *app, o ExecOptions, argv []string) (*execution, error) {
 	if err := printID(o.PrintID, o.ID); err != nil {
 		return nil, err
 	}
-	e.spool = spool.Open("exec-"+o.ID+".ndjson", spoolDirs(a)...)
-	e.recorder = output.NewRecorder(a.clock, e.spool.Append)
-	e.delivery = newDelivery(o.Socket, request, e.spool)
+	e.deliverTo(startRun(o.Socket, request), 1)
 	return e, nil
+}
+
+// deliverTo makes what brings the run to the store. attempt counts how often
+// its command was begun.
+func (e *execution) deliverTo(open func(context.Context) (*control.Run, error), attempt uint64) {
+	e.spool = spool.Open("exec-"+e.o.ID+".ndjson", spoolDirs(e.app)...)
+	e.recorder = output.NewRecorder(e.app.clock, e.spool.Append)
+	if attempt > 1 {
+		e.recorder.Again(attempt)
+	}
+	e.delivery = newDelivery(open, e.facts.call(), e.o.Safety, e.spool)
+	e.delivery.keyField = e.recorder.KeyField()
 }
 
 // spoolDirs are the places for the spool, the best first.
@@ -123,20 +153,22 @@ func (e *execution) begin(ctx context.Context) error {
 // command runs the command to its end and returns the code to exit with.
 func (e *execution) command() (int, error) {
 	c, err := child.Start(e.facts.Argv, e.environment())
+	e.mark(c)
 	if err != nil {
 		e.facts.ended(e.app.clock.Now(), child.Exit{Code: child.StartExitCode(err)})
 		e.facts.Error = err.Error()
 		return e.facts.exit.Status(), err
 	}
 	e.delivery.interrupts = c.Signals()
-	stop := make(chan struct{})
-	go e.obeyCancel(c, stop)
+	stop, killed := make(chan struct{}), make(chan bool, 1)
+	go func() { killed <- e.obeyCancel(c, stop) }()
 	var copying sync.WaitGroup
 	var failed [2]error
 	copying.Go(func() { failed[0] = e.copy(os.Stdout, c.Stdout, "stdout") })
 	copying.Go(func() { failed[1] = e.copy(os.Stderr, c.Stderr, "stderr") })
 	exit, err := c.Wait()
 	close(stop)
+	e.facts.killed = <-killed
 	c.StopReading(heldWait)
 	copying.Wait()
 	if err != nil {
@@ -161,28 +193,38 @@ func (e *execution) copy(dst io.Writer, src *os.File, name string) error {
 	return child.Copy(dst, src, s)
 }
 
-// environment is what the command gets: ours, and where to find its run. A
-// writer token that we may have ourselves is not the command's.
-func (e *execution) environment() []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		return name == control.EnvWriter || name == control.EnvRunID || name == control.EnvSocket
-	})
-	return append(env, control.EnvRunID+"="+e.o.ID, control.EnvSocket+"="+agentSocket(e.o.Socket))
+// mark notes where the command runs, c, which is nil if it could not be started.
+func (e *execution) mark(c *child.Child) {
+	defer close(e.delivery.mark)
+	if c == nil {
+		return
+	}
+	if m, err := process.Note(0, c.PID()); err == nil { // it may have ended already
+		e.delivery.mark <- m
+	}
 }
 
-// obeyCancel ends the command when the owner cancels the run.
-func (e *execution) obeyCancel(c *child.Child, stop <-chan struct{}) {
+// environment is what the command gets: ours, and where to find its run. Tokens
+// that we may have ourselves are not the command's.
+func (e *execution) environment() []string {
+	return append(withoutTokens(e.env), control.EnvRunID+"="+e.o.ID, control.EnvSocket+"="+agentSocket(e.o.Socket))
+}
+
+// obeyCancel ends the command when the owner cancels the run, and reports
+// whether it had to be killed.
+func (e *execution) obeyCancel(c *child.Child, stop <-chan struct{}) (killed bool) {
 	select {
 	case <-stop:
-		return
+		return false
 	case <-e.delivery.aborted:
 	}
 	c.Signal(syscall.SIGTERM)
 	select {
 	case <-stop:
+		return false
 	case <-e.app.after(killWait):
 		c.Signal(syscall.SIGKILL)
+		return true
 	}
 }
 
@@ -191,14 +233,17 @@ func (e *execution) finish() {
 	e.recorder.Close()
 	e.spool.End()
 	e.facts.Totals = e.recorder.Totals()
-	err := e.delivery.finish(e.facts.settlement(), e.o.Drain)
+	err := e.delivery.finish(e.facts.ending(), e.o.Drain)
 	rows := e.spool.Rows()
 	path, closeErr := e.spool.Close()
 	if closeErr != nil {
 		e.app.note("exec: the spool: %v", closeErr)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		e.app.note("exec: run %s: %s", e.o.ID, undeliveredText(err, rows, path))
+	case e.delivery.cancelled:
+		e.app.note("exec: run %s was cancelled by its owner", e.o.ID)
 	}
 	if lost := e.facts.Totals.Lost; lost > 0 {
 		e.app.note("exec: run %s: %s found no room in the spool and will be missing", e.o.ID, term.Count(lost, "row"))

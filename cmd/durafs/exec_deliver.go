@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
-	"durafs/cmd/durafs/internal/output"
+	"durafs/cmd/durafs/internal/process"
 	"durafs/cmd/durafs/internal/spool"
 	"durafs/control"
 	"durafs/internal/daemon"
@@ -33,15 +37,23 @@ const (
 // sends its rows, and settles it, and tries again for as long as that can
 // help.
 type delivery struct {
-	socket  string
-	request control.StartRequest
-	rows    *spool.Spool
+	// open gives the handle of the run: of one that it starts, or that was
+	// taken over before. claim says what is run.
+	open   func(context.Context) (*control.Run, error)
+	claim  control.ToolCall
+	safety string
+	rows   *spool.Spool
+	// keyField of the rows is their key.
+	keyField string
 
-	// begun is closed when the first attempt to start the run is over, and
-	// aborted when the owner has cancelled the run.
+	// begun is closed when the first attempt to begin is over, and aborted when
+	// the owner has cancelled the run.
 	begun, aborted chan struct{}
-	// outcome takes how the run ended, once.
-	outcome chan control.SettleRequest
+	abort          func() // closes aborted, once
+	// mark takes where the command runs, once, or is closed if it does not.
+	mark chan process.Mark
+	// outcome takes how the command ended, once.
+	outcome chan ending
 	// done is closed when the goroutine has ended; err is set before.
 	done chan struct{}
 	err  error
@@ -51,19 +63,35 @@ type delivery struct {
 	// first is what the first attempt came to; it is set before begun is
 	// closed and not changed any more.
 	first error
-	// last is why the newest attempt failed; the goroutine's own until done is closed.
+	// last is why the newest attempt failed; it, run and call are the
+	// goroutine's own until begun, and done, is closed.
 	last error
+	run  *control.Run
+	call *control.Call
+	// cancelled says that the run ended as its owner wants it; set before done is
+	// closed.
+	cancelled bool
 
 	// interrupts gives the signals that come when the command has ended.
 	interrupts <-chan os.Signal
 }
 
-func newDelivery(socket string, r control.StartRequest, rows *spool.Spool) *delivery {
-	return &delivery{
-		socket: socket, request: r, rows: rows,
-		begun: make(chan struct{}), aborted: make(chan struct{}),
-		outcome: make(chan control.SettleRequest, 1), done: make(chan struct{}),
+// ending is how the command ended, for the store.
+type ending struct {
+	settle  control.SettleRequest
+	outcome []byte // of its call
+	shown   []byte // to a model
+	abort   string // how it was ended, if it was
+}
+
+func newDelivery(open func(context.Context) (*control.Run, error), claim control.ToolCall, safety string, rows *spool.Spool) *delivery {
+	d := &delivery{
+		open: open, claim: claim, safety: safety, rows: rows,
+		begun: make(chan struct{}), aborted: make(chan struct{}), mark: make(chan process.Mark, 1),
+		outcome: make(chan ending, 1), done: make(chan struct{}),
 	}
+	d.abort = sync.OnceFunc(func() { close(d.aborted) })
+	return d
 }
 
 // begin starts the delivery's goroutine.
@@ -77,65 +105,154 @@ func (d *delivery) begin(ctx context.Context) {
 }
 
 func (d *delivery) all(ctx context.Context) error {
-	r, err := d.start(ctx)
-	if err != nil {
+	defer func() {
+		if d.run != nil {
+			d.run.Close()
+		}
+	}()
+	if err := d.start(ctx); err != nil {
 		return err
 	}
-	defer r.Close()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
 		select {
-		case <-r.Abort():
-			close(d.aborted)
+		case <-d.run.Abort():
+			d.abort()
 		case <-watching.Done():
 		}
 	}()
-	if err := d.deliver(ctx, r); err != nil {
+	if err := d.putMark(ctx); err != nil && !d.isCancelled(ctx, err) {
+		return err
+	}
+	if err := d.deliver(ctx, d.run); err != nil && !d.isCancelled(ctx, err) {
 		return err
 	}
 	select {
-	case outcome := <-d.outcome:
-		return d.steadily(ctx, func() error {
-			_, err := r.Settle(ctx, outcome)
-			return err
-		})
+	case end := <-d.outcome:
+		return d.end(ctx, end)
 	case <-ctx.Done():
 		return d.why(ctx)
 	}
 }
 
-// start starts the run, at once or as soon as there is a daemon.
-func (d *delivery) start(ctx context.Context) (r *control.Run, err error) {
-	r, d.first = d.startOnce(ctx)
+// isCancelled reports whether err says that the owner has cancelled the run,
+// and lets the command know. Rows are late from then on.
+func (d *delivery) isCancelled(ctx context.Context, err error) bool {
+	switch control.Code(err) {
+	case control.CodeCancelled:
+	case control.CodeFinished, "settle-conflict":
+		rec, _, err := d.run.Client().Get(ctx, d.run.ID())
+		if err != nil || rec.Phase != control.PhaseCancelled {
+			return false
+		}
+		d.cancelled = true
+	default:
+		return false
+	}
+	d.abort()
+	return true
+}
+
+// putMark notes where the command runs, so that whoever finds the run
+// interrupted can tell whether it still does.
+func (d *delivery) putMark(ctx context.Context) error {
+	var m process.Mark
+	select {
+	case m = <-d.mark:
+	case <-ctx.Done():
+		return d.why(ctx)
+	}
+	if len(m.Processes) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return d.steadily(ctx, func() error {
+		_, err := d.run.Payload(ctx, markName(d.run.Record().Epoch), control.TypeJSON, bytes.NewReader(text))
+		if control.Code(err) == "payload-conflict" {
+			err = nil // an earlier process of this epoch
+		}
+		return err
+	})
+}
+
+// markName is the payload that has where the command runs in an epoch.
+func markName(epoch uint64) string { return "process-" + strconv.FormatUint(epoch, 10) }
+
+// end tells the store how the command ended: first the outcome of its call,
+// then the end of the run. A cancelled run takes the former, and ends when it
+// is told that the command has.
+func (d *delivery) end(ctx context.Context, end ending) error {
+	err := d.steadily(ctx, func() error {
+		_, err := d.call.Settle(ctx, end.outcome, func(context.Context, json.RawMessage) ([]byte, error) { return end.shown, nil })
+		return err
+	})
+	if err != nil && !d.isCancelled(ctx, err) && control.Code(err) != "outcome-conflict" {
+		return err
+	}
+	err = d.steadily(ctx, func() error {
+		_, err := d.run.Settle(ctx, end.settle)
+		return err
+	})
+	if control.Code(err) == control.CodeCancelled {
+		d.cancelled = true
+		err = d.steadily(ctx, func() error {
+			_, err := d.run.Client().Abort(ctx, d.run.ID(), end.abort)
+			return err
+		})
+	}
+	if err != nil && d.isCancelled(ctx, err) {
+		err = nil
+	}
+	return err
+}
+
+// start starts the run and claims the command, at once or as soon as there is
+// a daemon.
+func (d *delivery) start(ctx context.Context) error {
+	d.first = d.startOnce(ctx)
 	close(d.begun)
 	if d.first == nil {
-		return r, nil
+		return nil
 	}
 	first := true
-	err = d.steadily(ctx, func() error {
+	return d.steadily(ctx, func() error {
 		if first { // it was tried just now
 			first = false
 			return d.first
 		}
-		r, err = d.startOnce(ctx)
-		return err
+		return d.startOnce(ctx)
 	})
-	return r, err
 }
 
-// startOnce asks once. A daemon that is away is no reason to wait here: the
+// startOnce does what is left of both.
+func (d *delivery) startOnce(ctx context.Context) (err error) {
+	if d.run == nil {
+		if d.run, err = d.open(ctx); err != nil {
+			return err
+		}
+	}
+	d.call, err = d.run.Claim(ctx, d.claim, d.safety)
+	return err
+}
+
+// startRun starts a run. A daemon that is away is no reason to wait here: the
 // command may be waiting for us.
-func (d *delivery) startOnce(ctx context.Context) (*control.Run, error) {
-	c := &control.Client{Socket: d.socket, Patience: patience}
-	path, err := c.SocketPath()
-	if err != nil {
-		return nil, err
+func startRun(socket string, r control.StartRequest) func(context.Context) (*control.Run, error) {
+	c := &control.Client{Socket: socket, Patience: patience}
+	return func(ctx context.Context) (*control.Run, error) {
+		path, err := c.SocketPath()
+		if err != nil {
+			return nil, err
+		}
+		if err := probe(path); err != nil {
+			return nil, fmt.Errorf("%w: %w", control.ErrAway, err)
+		}
+		return c.Run(ctx, r)
 	}
-	if err := probe(path); err != nil {
-		return nil, fmt.Errorf("%w: %w", control.ErrAway, err)
-	}
-	return c.Run(ctx, d.request)
 }
 
 // deliver sends rows until there will be no more and all are durable.
@@ -143,7 +260,7 @@ func (d *delivery) deliver(ctx context.Context, r *control.Run) error {
 	acked := uint64(0)
 	return d.steadily(ctx, func() (err error) {
 		acked, err = r.Deliver(ctx, d.rows, acked, control.StreamOptions{
-			Key:   output.KeyField,
+			Key:   d.keyField,
 			OnAck: func(n, _ uint64) { d.rows.Ack(n) },
 		})
 		return err
@@ -202,8 +319,8 @@ func (d *delivery) refused() error {
 // finish hands over how the run ended and waits for the delivery, for drain at
 // most, or until someone interrupts us. It returns why not everything was
 // delivered.
-func (d *delivery) finish(outcome control.SettleRequest, drain time.Duration) error {
-	d.outcome <- outcome
+func (d *delivery) finish(end ending, drain time.Duration) error {
+	d.outcome <- end
 	timeout := time.After(drain)
 	for {
 		select {

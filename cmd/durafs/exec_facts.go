@@ -28,7 +28,8 @@ type facts struct {
 	EndedAt   time.Time         `json:"ended_at"`
 	output.Totals
 
-	exit child.Exit
+	exit   child.Exit
+	killed bool // since the run was cancelled, and SIGTERM was of no use
 }
 
 func newFacts(a *app, o ExecOptions, argv []string) facts {
@@ -45,15 +46,66 @@ func newFacts(a *app, o ExecOptions, argv []string) facts {
 	return f
 }
 
-// resumeRequest is what whoever resumes the run needs to start the command
-// again. It is private to the store.
+// execRequest is what whoever resumes the run needs to start the command again.
+// It is private to the store.
+type execRequest struct {
+	Type   string            `json:"type"` // execRequestType
+	Argv   []string          `json:"argv"`
+	Dir    string            `json:"cwd"`
+	Env    map[string]string `json:"env,omitempty"`
+	Safety string            `json:"safety"`
+}
+
+// execRequestType tells the resume requests of exec from those of others.
+const execRequestType = "durafs-exec/1"
+
 func (f *facts) resumeRequest(safety string) ([]byte, error) {
-	return json.Marshal(struct {
-		Argv   []string          `json:"argv"`
-		Dir    string            `json:"cwd"`
-		Env    map[string]string `json:"env,omitempty"`
-		Safety string            `json:"safety"`
-	}{f.Argv, f.Dir, f.Env, safety})
+	return json.Marshal(execRequest{execRequestType, f.Argv, f.Dir, f.Env, safety})
+}
+
+// The command is a call of its run: the first one.
+const (
+	commandCallID   = "command"
+	commandToolName = "exec"
+	// argsBytesMax bounds what a claim has of the arguments.
+	argsBytesMax = 64 << 10
+)
+
+// call is the command as a call of its run.
+func (f *facts) call() control.ToolCall {
+	c := control.ToolCall{ID: commandCallID, Name: commandToolName}
+	args, err := json.Marshal(struct {
+		Argv []string `json:"argv"`
+		Dir  string   `json:"cwd"`
+	}{f.Argv, f.Dir})
+	if err == nil && len(args) <= argsBytesMax {
+		c.Args = json.RawMessage(args)
+	}
+	return c
+}
+
+// commandOutcome is what became of the command, as the outcome of its call.
+type commandOutcome struct {
+	Status   string `json:"status"` // ok or error
+	ExitCode *int   `json:"exit_code,omitempty"`
+	Signal   string `json:"signal,omitempty"`
+	Error    string `json:"error,omitempty"`
+	Summary  string `json:"summary"`
+}
+
+// ending is all that the store is told of how the command ended.
+func (f *facts) ending() ending {
+	o := commandOutcome{Status: "ok", ExitCode: f.ExitCode, Signal: f.Signal, Error: f.Error, Summary: f.summary()}
+	if f.exit.Status() != 0 {
+		o.Status = "error"
+	}
+	e := ending{settle: f.settlement(), abort: control.AbortExited}
+	if f.killed {
+		e.abort = control.AbortKilled
+	}
+	e.outcome, _ = json.Marshal(o) // strings and numbers only
+	e.shown, _ = control.Candidate(o.Status, control.Text(o.Summary))
+	return e
 }
 
 func (f *facts) ended(at time.Time, exit child.Exit) {

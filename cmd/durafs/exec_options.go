@@ -26,6 +26,8 @@ const (
 type ExecOptions struct {
 	SocketOption
 	StartOptions
+	PrepareOptions
+	Resume  string
 	PrintID string
 	Safety  string
 	KeepEnv []string
@@ -37,6 +39,8 @@ type ExecOptions struct {
 func (o *ExecOptions) AddFlags(f *pflag.FlagSet) {
 	o.SocketOption.AddFlags(f)
 	o.StartOptions.AddFlags(f, leaseDefault)
+	o.PrepareOptions.AddFlags(f)
+	f.StringVar(&o.Resume, "resume", "", "run the command of this run again, which was interrupted, under its old id")
 	f.StringVar(&o.PrintID, "print-id", "", "write the run's id to this file before the command starts")
 	f.StringVar(&o.Safety, "safety", "unknown", "what running the command twice would do: read-only, idempotent, mutating or unknown")
 	f.StringArrayVar(&o.KeepEnv, "keep-env", nil, "record this environment variable with the run (may be repeated; by default none is)")
@@ -70,8 +74,16 @@ only what --keep-env names: do not put secrets into arguments.`,
 		GroupID: groupWrite,
 		Example: `  durafs exec -- make test
   durafs exec --thread nightly --label host=$(hostname) --safety idempotent -- ./backup.sh`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.Resume != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Resume != "" {
+				return runExecResume(cmd.Context(), a, o)
+			}
 			if !slices.Contains(safeties, o.Safety) {
 				return badUsage(cmd, "--safety %q is none of %s", o.Safety, strings.Join(safeties, ", "))
 			}

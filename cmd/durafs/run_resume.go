@@ -68,7 +68,7 @@ func (o *PrepareOptions) AddFlags(f *pflag.FlagSet) {
 }
 
 // request is the prepare of the record as it is, or as it was decided on.
-func (o *PrepareOptions) request(tag string) control.PrepareRequest {
+func (o *PrepareOptions) prepareRequest(tag string) control.PrepareRequest {
 	if o.IfMatch != "" {
 		tag = o.IfMatch
 	}
@@ -208,7 +208,7 @@ func (a *app) prepare(ctx context.Context, c *control.Client, o RunResumeOptions
 	if err != nil {
 		return control.Prepared{}, err
 	}
-	r := o.PrepareOptions.request(tag)
+	r := o.prepareRequest(tag)
 	r.Binding = *offered
 	if o.Allow {
 		r.AllowBinding = *offered

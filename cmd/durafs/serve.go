@@ -29,6 +29,7 @@ type ServeOptions struct {
 	OwnerUIDs        []uint
 	UnsafeFilesystem bool
 	PadBytes         int64
+	NoSupervise      bool
 	LogLevel         slog.Level
 }
 
@@ -41,6 +42,7 @@ func (o *ServeOptions) AddFlags(f *pflag.FlagSet) {
 	f.UintSliceVar(&o.OwnerUIDs, "owner-uid", nil, "a further uid that may do everything, besides root and our own (may be repeated)")
 	f.BoolVar(&o.UnsafeFilesystem, "unsafe-filesystem", false, "take a store on a network or other file system whose locks and syncs cannot be trusted")
 	f.Int64Var(&o.PadBytes, "pad", 0, "begin each write of the log on a block of so many `bytes` of its own (512 to 4096): for disks that can lose a block while it is rewritten")
+	f.BoolVar(&o.NoSupervise, "no-supervise", false, "do not run interrupted commands of durafs exec again; see durafs supervise")
 	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 
@@ -93,11 +95,24 @@ func runServe(ctx context.Context, a *app, o ServeOptions) error {
 		stop() // a second signal ends us at once
 	})
 	defer asked() // before stop: an end by itself was not asked for
+	if !o.NoSupervise {
+		defer a.supervise(ctx, d)()
+	}
 	if err := d.Serve(ctx); err != nil {
 		return fmt.Errorf("stopped: %w", err)
 	}
 	a.note("serve: stopped")
 	return nil
+}
+
+// supervise begins to look after interrupted commands, and returns how to end
+// that.
+func (a *app) supervise(ctx context.Context, d *daemon.Daemon) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	s := newSupervisor(a, d.Config().Socket, d.Log())
+	go func() { defer close(ended); s.run(ctx) }()
+	return func() { cancel(); <-ended }
 }
 
 // openError says what to do about a store that cannot be served. Most errors

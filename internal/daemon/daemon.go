@@ -169,6 +169,9 @@ func (d *Daemon) makeServer(context.Context) error {
 // Config is the configuration, with what was filled in.
 func (d *Daemon) Config() Config { return d.config }
 
+// Log is where the daemon says what it does.
+func (d *Daemon) Log() *slog.Logger { return d.log }
+
 // Store is the open store.
 func (d *Daemon) Store() *store.Store { return d.store }
 

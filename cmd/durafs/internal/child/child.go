@@ -138,6 +138,9 @@ func (c *Child) Wait() (Exit, error) {
 // caught until the process ends.
 func (c *Child) Signals() <-chan os.Signal { return c.forward.signals }
 
+// PID is the id of the command's process.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
+
 // Signal sends the command a signal.
 func (c *Child) Signal(sig syscall.Signal) error { return c.cmd.Process.Signal(sig) }
 

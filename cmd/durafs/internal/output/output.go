@@ -20,9 +20,13 @@ import (
 	"durafs/internal/clock"
 )
 
-// KeyField is the field of a row that tells it from every other row of the
-// command: delivered twice, it is the same row.
-const KeyField = "n"
+// The fields of a row that tell it from every other row of the command:
+// delivered twice, it is the same row. A command that was begun again counts
+// from 1 again, and its rows have a key that says so.
+const (
+	keyField      = "n"
+	keyFieldAgain = "key"
+)
 
 // Types of the rows that a Recorder makes.
 const (
@@ -41,6 +45,7 @@ type Sink func(rows []byte, count int) bool
 type Recorder struct {
 	clock clock.Clock
 	sink  Sink
+	again []byte // what the rows of a command have that was begun again, before the number in their key
 
 	mu    sync.Mutex // guards what follows; held while the sink is called
 	n     uint64
@@ -65,6 +70,31 @@ type gap struct {
 // NewRecorder returns a Recorder that hands its rows to sink.
 func NewRecorder(c clock.Clock, sink Sink) *Recorder {
 	return &Recorder{clock: c, sink: sink}
+}
+
+// Again says that the command was begun for the nth time: its rows say so. It is
+// called before there is a row.
+func (r *Recorder) Again(attempt uint64) {
+	a := strconv.FormatUint(attempt, 10)
+	r.again = []byte(`,"attempt":` + a + `,"` + keyFieldAgain + `":"` + a + `-`)
+}
+
+// KeyField is the field of each row that is its key.
+func (r *Recorder) KeyField() string {
+	if r.again != nil {
+		return keyFieldAgain
+	}
+	return keyField
+}
+
+// number appends a row's number, and its key where that is another.
+func (r *Recorder) number(b []byte, n uint64) []byte {
+	b = strconv.AppendUint(b, n, 10)
+	if r.again != nil {
+		b = append(b, r.again...)
+		b = append(strconv.AppendUint(b, n, 10), '"')
+	}
+	return b
 }
 
 // Totals tells what was recorded so far.
@@ -94,7 +124,7 @@ func (r *Recorder) record(stream string, lines []line) {
 	for _, l := range lines {
 		r.n++
 		size += l.size()
-		r.rows = appendRow(r.rows, now, r.n, stream, l)
+		r.rows = r.appendRow(r.rows, now, r.n, stream, l)
 	}
 	r.total.Rows += uint64(len(lines))
 	r.total.Bytes += size
@@ -122,7 +152,7 @@ func (r *Recorder) tellGap() {
 	}
 	row := append([]byte(nil), `{"type":"`+TypeLost+`","time":"`...)
 	row = r.clock.Now().AppendFormat(row, time.RFC3339Nano)
-	row = strconv.AppendUint(append(row, `","n":`...), r.gap.from, 10)
+	row = r.number(append(row, `","n":`...), r.gap.from)
 	row = strconv.AppendUint(append(row, `,"n_to":`...), r.gap.to, 10)
 	row = strconv.AppendInt(append(row, `,"bytes":`...), r.gap.bytes, 10)
 	if r.sink(append(row, "}\n"...), 1) {
@@ -137,10 +167,10 @@ func (r *Recorder) Close() {
 	r.tellGap()
 }
 
-func appendRow(b []byte, now time.Time, n uint64, stream string, l line) []byte {
+func (r *Recorder) appendRow(b []byte, now time.Time, n uint64, stream string, l line) []byte {
 	b = append(b, `{"type":"`+TypeOutput+`","time":"`...)
 	b = now.AppendFormat(b, time.RFC3339Nano)
-	b = strconv.AppendUint(append(b, `","n":`...), n, 10)
+	b = r.number(append(b, `","n":`...), n)
 	b = append(b, `,"stream":"`+stream+`",`...)
 	if utf8.Valid(l.text) {
 		b = appendString(append(b, `"line":`...), l.text)
