@@ -50,6 +50,7 @@ func (r *Run) beatOnce(ctx context.Context) error {
 		r.beaten(b)
 		return nil
 	}
+	r.heard(ctx, err)
 	return r.lose(err)
 }
 
@@ -57,6 +58,23 @@ func (r *Run) beaten(b Beaten) {
 	r.note(b.Record)
 	if b.Abort {
 		r.abort()
+	}
+}
+
+// heard finds out whether err comes of the owner's cancelling the run.
+func (r *Run) heard(ctx context.Context, err error) {
+	switch Code(err) {
+	case CodeCancelled:
+		r.abort()
+	case CodeFinished:
+		rec, _, err := r.c.Get(ctx, r.id)
+		if err != nil {
+			return
+		}
+		r.note(rec)
+		if rec.Phase == PhaseCancelled {
+			r.abort()
+		}
 	}
 }
 
