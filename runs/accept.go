@@ -22,6 +22,11 @@ func (s *Store) accept(l *live, lsn uint64, batches ...*wal.Batch) wal.Decision 
 	if s.index.isDamaged(l.num) {
 		return l.answer(s.refuseDamaged(l.num)) // whoever has not asked before
 	}
+	for _, b := range batches { // what the log would refuse must not count as accepted
+		if size := len(b.Body) + stampRunBytes + stampTailBytes; size > wal.BatchBytesMax {
+			return l.answer(tooLarge("request", int64(size), wal.BatchBytesMax))
+		}
+	}
 	at := s.clock.Now().UnixNano()
 	for n, b := range batches {
 		v := b.Value.(*batch)
@@ -147,14 +152,11 @@ func (s *Store) do(ctx context.Context, class wal.Class, step func(lsn uint64) w
 	return s.noticed(err)
 }
 
-// answerOr is answer for a run that may be gone.
-func (l *live) answerOr(err error) wal.Decision {
+// answer is a decision that writes nothing: err, or success, once what the
+// run's state was decided on is durable. l is nil for a run that is gone.
+func (l *live) answer(err error) wal.Decision {
 	if l == nil {
 		return wal.Decision{Err: err}
 	}
-	return l.answer(err)
+	return wal.Decision{After: l.lastLSN, Err: err}
 }
-
-// answer is a decision that writes nothing: err, or success, once what the
-// run's state was decided on is durable.
-func (l *live) answer(err error) wal.Decision { return wal.Decision{After: l.lastLSN, Err: err} }

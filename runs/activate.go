@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"time"
 
 	"durafs/wal"
@@ -66,9 +67,6 @@ func (s *Store) resumeGate(ctx context.Context, c Caller, id string, ev event) (
 	epoch = s.epochFor(num, c.Resume, newest, purposeResume)
 	err = s.do(ctx, wal.Reserved, func(uint64) wal.Decision {
 		l := s.view(num)
-		if l == nil {
-			return wal.Decision{Err: unknownRun(id)}
-		}
 		return l.answer(s.resumeFence(l, c, epoch, ev))
 	})
 	return num, epoch, err
@@ -85,6 +83,8 @@ func (l *live) epochOrNone() uint64 {
 // nil *Refusal does not pass for one.
 func (s *Store) resumeFence(l *live, c Caller, epoch uint64, ev event) error {
 	switch {
+	case l.gone():
+		return goneRun()
 	case c.Resume == "":
 		return refuse(ResumeRequired, "the request has no resume token")
 	case epoch == 0:
@@ -100,7 +100,7 @@ func (s *Store) resumeFence(l *live, c Caller, epoch uint64, ev event) error {
 
 func (s *Store) submitActivate(ctx context.Context, c Caller, num uint32, epoch uint64, r *ActivateRequest) (done bool, err error) {
 	was, err := s.current(num)
-	if err != nil || was == nil {
+	if err != nil {
 		return false, err
 	}
 	s.mu.RLock()
@@ -181,8 +181,11 @@ func (s *Store) FailDispatch(ctx context.Context, c Caller, id string, r FailReq
 		return nil, "", tooLarge("detail", int64(len(r.Detail)), PauseDetailBytesMax)
 	}
 	num, err := s.ownersRun(ctx, id)
+	fence := func(l *live) error { return nil }
 	if err == nil && (!c.owns() || c.Resume != "") {
-		num, _, err = s.resumeGate(ctx, c, id, evFail)
+		var epoch uint64
+		num, epoch, err = s.resumeGate(ctx, c, id, evFail)
+		fence = func(l *live) error { return s.resumeFence(l, c, epoch, evFail) }
 	}
 	if err != nil {
 		return nil, "", err
@@ -191,20 +194,20 @@ func (s *Store) FailDispatch(ctx context.Context, c Caller, id string, r FailReq
 	if r.Detail != "" {
 		detail += ": " + validText(r.Detail)
 	}
-	if err := s.failDispatch(ctx, num, detail, true); err != nil {
+	if err := s.failDispatch(ctx, num, detail, fence); err != nil {
 		return nil, "", err
 	}
 	s.offer(num)
 	return s.recordFor(c, num)
 }
 
-// failDispatch takes back a dispatch. must says that it is an error where there
-// is none.
-func (s *Store) failDispatch(ctx context.Context, num uint32, detail string, must bool) error {
+// failDispatch takes back a dispatch. fence says, in the accept step, whether it
+// still is the one that is meant.
+func (s *Store) failDispatch(ctx context.Context, num uint32, detail string, fence func(l *live) error) error {
 	return retry(ctx, func() (done bool, err error) {
 		was, err := s.current(num)
-		if err != nil || was == nil {
-			return err == nil, err
+		if err != nil {
+			return false, err
 		}
 		var batches []*wal.Batch
 		if was.phase == ResumeDispatching {
@@ -213,13 +216,10 @@ func (s *Store) failDispatch(ctx context.Context, num uint32, detail string, mus
 		done = true
 		err = s.do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
 			l := s.view(num)
-			if l == nil {
-				return wal.Decision{}
+			if err := fence(l); err != nil {
+				return l.answer(err)
 			}
 			if r := l.takes(evFail); r != nil {
-				if !must {
-					return wal.Decision{}
-				}
 				return l.answer(r)
 			}
 			if l.revision != was.revision {
@@ -255,25 +255,35 @@ func (s *Store) exhaust(num uint32, was *record) []*wal.Batch {
 // endDispatches takes back the dispatches whose time is over.
 func (s *Store) endDispatches(ctx context.Context, now time.Duration) {
 	s.mu.RLock()
-	var due []uint32
+	due := map[uint32]time.Duration{}
 	for num, since := range s.duty.dispatches {
 		if now-since > DispatchTimeout {
-			due = append(due, num)
+			due[num] = since
 		}
 	}
 	s.mu.RUnlock()
-	for _, num := range due {
-		err := s.failDispatch(ctx, num, "the resume token was not used in time", false)
+	for num, since := range due {
+		err := s.failDispatch(ctx, num, "the resume token was not used in time", func(*live) error {
+			if have, ok := s.duty.dispatches[num]; !ok || have != since {
+				return errDispatchOver
+			}
+			return nil
+		})
 		s.foundDamage(num, err)
-		if err != nil && !isDamage(err) {
+		if err != nil && err != errDispatchOver && CodeOf(err) == "" && !isDamage(err) {
 			s.logger.Warn("a dispatch that is over was not taken back", "run", num, "error", err)
-			return
+			return // it is tried again at the next tick
 		}
 		s.mu.Lock()
-		delete(s.duty.dispatches, num)
+		if s.duty.dispatches[num] == since {
+			delete(s.duty.dispatches, num)
+		}
 		s.mu.Unlock()
 	}
 }
+
+// errDispatchOver: the dispatch was used, or given up, before its time was over.
+var errDispatchOver = errors.New("runs: the dispatch is over already")
 
 // OpenResumeRequest opens what the agent needs to continue the run. Needs an
 // owner, the run's writer token, or an unused resume token.

@@ -42,7 +42,7 @@ func (s *Store) Again(ctx context.Context, c Caller, id string, r AgainRequest) 
 // submitAgain accepts the re-run. Not done: the run has changed meanwhile.
 func (s *Store) submitAgain(ctx context.Context, c Caller, num uint32, epoch uint64, r *AgainRequest) (got Claimed, done bool, err error) {
 	was, err := s.current(num)
-	if err != nil || was == nil {
+	if err != nil {
 		return got, false, err
 	}
 	key := keyOf(r.IdempotencyKey, r.BodyHash)

@@ -11,8 +11,10 @@ import (
 )
 
 // artifactsInlineBytesMax bounds what of a projection's artifacts stands inline
-// in the batch of its outcome; more of them go into packs, however small.
-const artifactsInlineBytesMax = 256 << 10
+// in the batch of its outcome; more of them go into packs, however small. An
+// outcome must fit into one batch beside the largest record: 360 KiB of it, 256
+// of the outcome, 256 of the projection, 40 of the names of artifacts.
+const artifactsInlineBytesMax = 64 << 10
 
 // project gives an outcome its projection: the candidate's, or the sentinel
 // where there is none, it is refused, or its artifacts cannot be stored. It

@@ -54,7 +54,7 @@ func (s *Store) submitAttach(ctx context.Context, c Caller, num uint32, epoch ui
 		}
 		d := s.accept(l, lsn, b)
 		l.token = c.Writer // the fence has found it to be the one
-		delete(s.duty.windows, num)
+		s.closeWindow(l)
 		return d
 	})
 	return done, err

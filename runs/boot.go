@@ -65,7 +65,7 @@ func (s *Store) bootWindows() {
 	s.mu.RUnlock()
 	for _, num := range nums {
 		rec, err := s.current(num)
-		if err != nil || rec == nil {
+		if err != nil {
 			continue // it shows when it is read
 		}
 		s.mu.Lock()

@@ -75,7 +75,7 @@ func (s *Store) cancel(ctx context.Context, c Caller, num uint32, ifMatch string
 	asks := false
 	err := retry(ctx, func() (done bool, err error) {
 		was, err := s.current(num)
-		if err != nil || was == nil {
+		if err != nil {
 			return false, err
 		}
 		rec := was.next()
@@ -89,11 +89,8 @@ func (s *Store) cancel(ctx context.Context, c Caller, num uint32, ifMatch string
 		done = true
 		err = s.do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
 			l := s.view(num)
-			if l == nil {
-				return wal.Decision{Err: unknownRef(Ref(num))}
-			}
 			if r := l.takes(evCancel); r != nil {
-				if l.rec != nil && l.rec.Cancel != nil {
+				if !l.gone() && l.rec != nil && l.rec.Cancel != nil {
 					r.At = l.rec.Cancel.RequestedAt
 				}
 				return l.answer(r)
@@ -106,9 +103,9 @@ func (s *Store) cancel(ctx context.Context, c Caller, num uint32, ifMatch string
 				return wal.Decision{}
 			}
 			d := s.accept(l, lsn, batches...)
-			delete(s.duty.windows, num)
+			s.closeWindow(l)
 			delete(s.duty.dispatches, num)
-			if asks {
+			if asks && d.Err == nil {
 				s.duty.cancels[num] = &cancelling{asked: s.clock.Boot(), tries: 1}
 			}
 			return d
@@ -192,7 +189,10 @@ func (s *Store) finishCancel(ctx context.Context, num uint32, abort string) erro
 
 func (s *Store) submitCancelled(num uint32, abort string) (t wal.Ticket, done bool, err error) {
 	was, err := s.current(num)
-	if err != nil || was == nil || was.phase != CancelRequested {
+	if CodeOf(err) == UnknownRun {
+		return t, true, nil
+	}
+	if err != nil || was.phase != CancelRequested {
 		return t, true, err
 	}
 	attempts := uint64(0)
@@ -233,7 +233,10 @@ func (s *Store) AckAbort(ctx context.Context, c Caller, id, how string) (*Record
 	s.mu.RLock()
 	l := s.view(num)
 	var r *Refusal
-	if l.phase != CancelRequested {
+	switch {
+	case l.gone():
+		r = goneRun()
+	case l.phase != CancelRequested:
 		r = refuse(WrongPhase, "the run is %s, and nobody asked to abort it", l.phase)
 		r.Phase, r.Revision, r.ETag = l.phase.String(), l.revision, etag(l.admission, l.revision)
 	}
@@ -263,6 +266,11 @@ func (s *Store) pressCancels(ctx context.Context, now time.Duration) {
 	s.mu.Lock()
 	for num, c := range s.duty.cancels {
 		switch {
+		case s.index.phase(num) != CancelRequested: // it is not durable, or will not be, or is over
+			if l := s.acc.runs[num]; l == nil || l.phase != CancelRequested {
+				delete(s.duty.cancels, num)
+			}
+			c.asked = now
 		case now-c.asked < AbortTimeout:
 		case c.tries < AbortAttempts:
 			c.tries++

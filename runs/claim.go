@@ -157,7 +157,7 @@ func keyOf(key string, body [32]byte) string {
 // submitClaim accepts a claim. Not done: the run has changed meanwhile.
 func (s *Store) submitClaim(ctx context.Context, c Caller, num uint32, epoch uint64, r *ClaimRequest) (got Claimed, done bool, err error) {
 	was, err := s.current(num)
-	if err != nil || was == nil {
+	if err != nil {
 		return got, false, err
 	}
 	s.mu.RLock()
@@ -203,9 +203,6 @@ func (s *Store) submitClaim(ctx context.Context, c Caller, num uint32, epoch uin
 // refusal; mu is held.
 func (s *Store) refusedNow(num uint32, c Caller, epoch uint64, ev event) wal.Decision {
 	l := s.view(num)
-	if l == nil {
-		return wal.Decision{Err: unknownRef(Ref(num))}
-	}
 	if r := s.fence(l, c, epoch, ev); r != nil {
 		return l.answer(r)
 	}

@@ -95,6 +95,15 @@ func (s *Store) openWindow(num uint32, rec *record) {
 	s.duty.windows[num] = s.clock.Boot() + rec.window()
 }
 
+// closeWindow ends that time for good, if what ends it becomes durable; mu is
+// held.
+func (s *Store) closeWindow(l *live) {
+	if until, ok := s.duty.windows[l.num]; ok {
+		l.window = until
+		delete(s.duty.windows, l.num)
+	}
+}
+
 // endWindows forgets the windows that are over, and lists their runs; mu is
 // held.
 func (s *Store) endWindows(now time.Duration) (over []uint32) {

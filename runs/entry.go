@@ -253,11 +253,7 @@ func (rec *record) entry(run uint32) entry {
 	if rec.answered() {
 		b[len(b)-3] = 1
 	}
-	text, err := json.Marshal(rec)
-	if err != nil {
-		panic("runs: a record that has no JSON: " + err.Error()) // plain fields only
-	}
-	return entry{kind: kindRecord, run: run, body: append(b, text...), rec: rec}
+	return entry{kind: kindRecord, run: run, body: append(b, mustJSON(rec)...), rec: rec}
 }
 
 func parseRecordHead(e entry) (recordHead, []byte, error) {

@@ -21,7 +21,7 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 	num = s.find(id)
 	l := s.view(num)
 	pass, newest := false, uint64(0)
-	if l != nil {
+	if l != nil { // of one that is being undone, the answer waits for that
 		newest = s.index.epochMax(num, l.epoch)
 		if l.holds(c.Writer) {
 			s.heard(l)
@@ -45,8 +45,8 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 	}
 	err = s.do(ctx, wal.Reserved, func(uint64) wal.Decision {
 		l := s.view(num)
-		if l == nil {
-			return wal.Decision{Err: unknownRun(id)}
+		if l.gone() {
+			return l.answer(unknownRun(id))
 		}
 		if epoch == l.epoch && s.acc.runs[num] == l {
 			l.token = c.Writer // known from here on
@@ -65,6 +65,8 @@ func (s *Store) gate(ctx context.Context, c Caller, id string, ev event) (num ui
 // phase that takes writes, since Boot has interrupted it.
 func (s *Store) fence(l *live, c Caller, epoch uint64, ev event) *Refusal {
 	switch {
+	case l.gone():
+		return goneRun()
 	case c.Writer == "":
 		return refuse(WriterRequired, "the request has no writer token")
 	case epoch == 0:
@@ -81,6 +83,9 @@ func (s *Store) fence(l *live, c Caller, epoch uint64, ev event) *Refusal {
 
 // takes asks the transition table.
 func (l *live) takes(ev event) *Refusal {
+	if l.gone() {
+		return goneRun()
+	}
 	rule := transitions[l.phase][ev]
 	if rule.verdict == taken || rule.verdict == adopted {
 		return nil
@@ -99,6 +104,12 @@ func unknownRun(id string) *Refusal {
 	r := refuse(UnknownRun, "there is no run %s", quote(id))
 	r.Field = "id"
 	return r
+}
+
+// goneRun is the refusal of a request that found its run, and then it was not
+// there any more.
+func goneRun() *Refusal {
+	return refuse(UnknownRun, "the run is not there any more, since its admission was undone")
 }
 
 func unknownRef(ref Ref) *Refusal { return refuse(UnknownRun, "there is no run number %d", ref) }

@@ -56,11 +56,17 @@ func (s *Store) mayRead(c Caller, num uint32) error {
 		return refuse(NotOwner, "the run is not this caller's to read")
 	}
 	now, newest := s.epochs(num)
-	switch epoch := s.epochOf(num, c.Writer, newest); {
+	epoch := s.epochOf(num, c.Writer, newest)
+	switch {
 	case epoch == 0:
 		return refuse(WrongToken, "the writer token is not one of this run")
 	case epoch < now:
 		return refuse(StaleWriter, "the writer token is of epoch %d, and the run is in epoch %d", epoch, now)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if l := s.acc.runs[num]; l != nil && l.epoch == epoch {
+		s.heard(l) // who reads is there
 	}
 	return nil
 }

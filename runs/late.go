@@ -116,7 +116,10 @@ func (s *Store) writeLate(ctx context.Context, num uint32, entries []entry) erro
 	room := 0
 	return retry(ctx, func() (bool, error) {
 		s.mu.RLock()
-		room = LateRowsMax - s.view(num).lateRows
+		l := s.view(num)
+		if room = 0; !l.gone() {
+			room = LateRowsMax - l.lateRows
+		}
 		s.mu.RUnlock()
 		if room <= 0 {
 			return true, nil
@@ -126,7 +129,7 @@ func (s *Store) writeLate(ctx context.Context, num uint32, entries []entry) erro
 		done := true
 		err := s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
 			l := s.view(num)
-			if l.lateRows+len(some) > LateRowsMax {
+			if l.gone() || l.lateRows+len(some) > LateRowsMax {
 				done = false
 				return wal.Decision{}
 			}

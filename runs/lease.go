@@ -96,13 +96,16 @@ func (s *Store) expireLeases(ctx context.Context, now time.Duration) {
 
 func (s *Store) expire(ctx context.Context, num uint32, now time.Duration) error {
 	was, err := s.current(num)
-	if err != nil || was == nil || was.phase != Running {
+	if CodeOf(err) == UnknownRun {
+		return nil
+	}
+	if err != nil || was.phase != Running {
 		return err
 	}
 	batches := s.lost(num, was, "lease", "nothing was heard of its agent for "+was.lease().String())
 	return s.do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
 		l := s.view(num)
-		if l == nil || l.revision != was.revision || !s.silent(l, now) {
+		if l.gone() || l.revision != was.revision || !s.silent(l, now) {
 			return wal.Decision{} // it was heard of
 		}
 		d := s.accept(l, lsn, batches...)

@@ -51,6 +51,10 @@ type live struct {
 	wrote  uint64
 	denied bool
 
+	// window is when the time would have ended in which only an attach takes it,
+	// where an accepted change has ended it before; 0 for none.
+	window time.Duration
+
 	lock  string        // its name, "" for none; set with rec
 	lease time.Duration // 0 for none; set with rec
 	heard atomic.Int64  // boot time of the agent's last request
@@ -58,14 +62,6 @@ type live struct {
 	// token is the writer token of epoch, "" where it was not made: it spares
 	// an active run the making for every request.
 	token string
-}
-
-// newest is the newest accepted record; nil for no run.
-func (l *live) newest() *record {
-	if l == nil {
-		return nil
-	}
-	return l.rec
 }
 
 // holds reports whether a request's token is the one of the present epoch, as
@@ -116,20 +112,21 @@ func (o *overlay[K, V]) reset() {
 	o.order = o.order[:0]
 }
 
-// view is the accepted state of a run, nil if there is none. What it returns
-// is the accept step's own until it says commit; mu is held.
+// view is the accepted state of a run, nil if there is none; a run whose
+// admission is being undone has no phase. What it returns is the accept step's
+// own until it says commit; mu is held.
 func (s *Store) view(num uint32) *live {
 	if num == 0 {
 		return nil
 	}
 	if l := s.acc.runs[num]; l != nil {
-		if l.phase == PhaseNone {
-			return nil // its admission is being undone
-		}
 		return l
 	}
 	return s.indexed(num)
 }
+
+// gone reports whether there is no such run, or will be none.
+func (l *live) gone() bool { return l == nil || l.phase == PhaseNone }
 
 // indexed is a run's state as the index has it.
 func (s *Store) indexed(num uint32) *live {

@@ -110,7 +110,7 @@ func (x *index) parentOf(num uint32) []byte {
 func (s *Store) lockHeld(name string, holder uint32) *Refusal {
 	r := refuse(LockHeld, "the lock %s is held, or others wait for it", quote(name))
 	r.Field = "lock"
-	if l := s.view(holder); l != nil && l.rec != nil {
+	if l := s.view(holder); !l.gone() && l.rec != nil {
 		r.Holder = l.rec.ID
 	}
 	return r

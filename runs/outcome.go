@@ -207,7 +207,7 @@ func committed(o *outcome, replayed bool) Committed {
 // changed meanwhile.
 func (s *Store) submitOutcome(ctx context.Context, c Caller, num uint32, epoch uint64, o *outcome, artifacts []entry) (replayed, done bool, err error) {
 	was, err := s.current(num)
-	if err != nil || was == nil {
+	if err != nil {
 		return false, false, err
 	}
 	var b *wal.Batch

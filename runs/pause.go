@@ -60,7 +60,7 @@ func (s *Store) Pause(ctx context.Context, c Caller, id string, r PauseRequest) 
 
 func (s *Store) submitPause(ctx context.Context, c Caller, num uint32, epoch uint64, r *PauseRequest, to Phase) (done bool, err error) {
 	was, err := s.current(num)
-	if err != nil || was == nil {
+	if err != nil {
 		return false, err
 	}
 	rec := was.next()

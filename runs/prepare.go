@@ -94,7 +94,7 @@ func (s *Store) ownersRun(ctx context.Context, id string) (uint32, error) {
 
 func (s *Store) submitPrepare(ctx context.Context, num uint32, r *PrepareRequest) (done bool, err error) {
 	was, err := s.current(num)
-	if err != nil || was == nil {
+	if err != nil {
 		return false, err
 	}
 	closed, undecided := was.decide(r)
@@ -109,9 +109,6 @@ func (s *Store) submitPrepare(ctx context.Context, num uint32, r *PrepareRequest
 	done = true
 	err = s.do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
 		l := s.view(num)
-		if l == nil {
-			return wal.Decision{Err: unknownRun(was.ID)}
-		}
 		if r := l.takes(evPrepare); r != nil {
 			return l.answer(r)
 		}
@@ -130,7 +127,7 @@ func (s *Store) submitPrepare(ctx context.Context, num uint32, r *PrepareRequest
 		}
 		d := s.accept(l, lsn, b)
 		s.duty.dispatches[num] = s.clock.Boot()
-		delete(s.duty.windows, num)
+		s.closeWindow(l)
 		return d
 	})
 	return done, err

@@ -79,6 +79,9 @@ func (s *Store) Reset() {
 			continue
 		}
 		back := s.indexed(num)
+		if l.window > 0 && back != nil && !back.phase.active() {
+			s.duty.windows[num] = l.window
+		}
 		s.locks.took(l.lock, num, back != nil && back.phase.active())
 		if back == nil || !back.phase.active() {
 			delete(s.acc.runs, num)

@@ -72,10 +72,10 @@ func (s *Store) Rollback(ctx context.Context, c Caller, id string) error {
 		return err
 	}
 	was, err := s.current(num)
-	if err != nil || was == nil {
+	if err != nil {
 		return err
 	}
-	gone, err := s.removalOf(num, was)
+	gone, wrote, err := s.removalOf(num, was)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *Store) Rollback(ctx context.Context, c Caller, id string) error {
 		if r := s.fence(l, c, epoch, evRollback); r != nil {
 			return l.answer(r)
 		}
-		if r := s.mayRollback(l, was, gone); r != nil {
+		if r := s.mayRollback(l, was, gone, wrote); r != nil {
 			return l.answer(r)
 		}
 		return s.accept(l, lsn, b)
@@ -101,21 +101,22 @@ func (s *Store) Rollback(ctx context.Context, c Caller, id string) error {
 	return nil
 }
 
-// removalOf reads what the admission has made from its batch.
-func (s *Store) removalOf(num uint32, rec *record) (*removal, error) {
-	gone := &removal{ID: rec.ID, Labels: rec.Labels, UID: rec.uid, Journal: rec.Target}
-	err := s.walkEntries(num, func(_ *batch, e entry) error {
+// removalOf reads what the admission has made from its batch, and whether the
+// agent has a row in the log: also of a former life of the daemon.
+func (s *Store) removalOf(num uint32, rec *record) (gone *removal, wrote bool, err error) {
+	gone = &removal{ID: rec.ID, Labels: rec.Labels, UID: rec.uid, Journal: rec.Target}
+	err = s.walkEntries(num, func(_ *batch, e entry) error {
+		if wrote = e.kind == kindRow && e.flags&rowByStore == 0; wrote {
+			return errStop
+		}
 		if e.kind != kindAdmission {
 			return nil
 		}
 		a, err := parseAdmission(e)
-		if err != nil {
-			return err
-		}
-		if a.keyed {
+		if err == nil && a.keyed {
 			gone.Key = hex.EncodeToString(a.key[:])
 		}
-		return errStop
+		return err
 	})
 	if errors.Is(err, errStop) {
 		err = nil
@@ -123,17 +124,20 @@ func (s *Store) removalOf(num uint32, rec *record) (*removal, error) {
 	s.mu.RLock()
 	gone.Admission = s.index.admission(num)
 	s.mu.RUnlock()
-	return gone, err
+	return gone, wrote, err
 }
 
 // mayRollback checks what must be proved; mu is held.
-func (s *Store) mayRollback(l *live, was *record, gone *removal) *Refusal {
-	why := ""
+func (s *Store) mayRollback(l *live, was *record, gone *removal, wrote bool) *Refusal {
+	why, ownPayloads := "", uint32(0)
+	if was.Resume.Available {
+		ownPayloads = 1
+	}
 	ring := s.index.journals[gone.Journal]
 	switch {
 	case !l.denied:
 		why = "no write of it was turned away for want of space in this life of the daemon"
-	case l.wrote != 0:
+	case wrote || l.wrote != 0 || l.ordinals > ownPayloads:
 		why = "its agent has written to it"
 	case l.revision != was.revision || was.Progress > 0 || len(was.OpenCalls) > 0:
 		why = "it has made progress"

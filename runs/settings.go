@@ -135,6 +135,9 @@ func (s *Store) SetToolClass(ctx context.Context, c Caller, tool string, safety 
 		if x.classes[tool] == safety {
 			return nil, nil
 		}
+		if _, ok := x.classes[tool]; ok {
+			return st, nil
+		}
 		return st, roomFor(len(x.classes), ToolClassesMax, "tool classes")
 	})
 }

@@ -40,7 +40,7 @@ func (s *Store) Start(ctx context.Context, c Caller, r StartRequest) (Started, e
 	if err := s.log.ReadOnly(); err != nil {
 		return Started{}, err
 	}
-	a := &starting{caller: c, req: r}
+	a := &starting{caller: c, req: r, until: s.clock.Boot() + r.LockWait}
 	if r.IdempotencyKey != "" {
 		sum := blake3.Sum256(append([]byte("start\x00"), r.IdempotencyKey...))
 		a.key = hash16(sum[:16])
@@ -67,7 +67,8 @@ type starting struct {
 	caller        Caller
 	req           StartRequest
 	key, bodyHash hash16
-	resume        *cas.Ref // where the resume request was put
+	resume        *cas.Ref      // where the resume request was put
+	until         time.Duration // boot time up to which it waits for its lock
 
 	// What looking for the key came to: see startKey.
 	known      startKey
@@ -89,7 +90,7 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	if err := s.putResume(ctx, a); err != nil {
 		return Started{}, true, err
 	}
-	turn, leave, err := s.waitLock(ctx, a.req.Lock, a.req.Parent, a.req.LockWait)
+	turn, leave, err := s.waitLock(ctx, a.req.Lock, a.req.Parent, a.until-s.clock.Boot())
 	if err != nil {
 		return Started{}, true, err
 	}
@@ -105,7 +106,7 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 		return Started{}, true, tooLarge("start", int64(size), wal.BatchBytesMax)
 	}
 	token := s.token(num, rec.epoch, purposeWriter)
-	overtaken := false
+	overtaken, given := false, false
 	err = s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
 		if a.keyed() && !s.startHolds(a) {
 			overtaken = true
@@ -122,11 +123,11 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 			return wal.Decision{After: s.acc.settingsLSN, Err: targetNotEnrolled(rec.Target)}
 		}
 		if holder, ok := s.enters(rec.Lock, rec.Parent, turn); !ok {
-			if overtaken = turn != nil; overtaken { // by an attach; wait again
+			if overtaken = a.until > s.clock.Boot(); overtaken { // by another start, or an attach; wait again
 				return wal.Decision{}
 			}
 			l := s.view(holder)
-			return l.answerOr(s.lockHeld(rec.Lock, holder))
+			return l.answer(s.lockHeld(rec.Lock, holder))
 		}
 		s.acc.ids.add(rec.ID, num, lsn)
 		if a.keyed() {
@@ -134,9 +135,12 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 		}
 		l := &live{num: num}
 		d := s.accept(l, lsn, b)
-		l.token = token
+		l.token, given = token, true
 		return d
 	})
+	if !given { // nobody has heard of the number
+		s.numbers.CompareAndSwap(num, num-1)
+	}
 	if err != nil || overtaken {
 		return Started{}, err != nil, err
 	}
@@ -157,7 +161,7 @@ func (s *Store) refuseTaken(id string) wal.Decision {
 		return wal.Decision{}
 	}
 	l := s.view(num)
-	if l == nil { // it is being rolled back
+	if l.gone() { // it is being rolled back
 		return wal.Decision{Err: wal.ErrBusy}
 	}
 	r := refuse(RunExists, "the run %s exists and is %s", id, l.phase)

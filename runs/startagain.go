@@ -19,8 +19,11 @@ func (s *Store) startedAs(a *starting) (uint32, error) {
 // run has changed meanwhile.
 func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Started, bool, error) {
 	rec, err := s.current(num)
-	if err != nil || rec == nil {
-		return Started{}, err != nil, err
+	if CodeOf(err) == UnknownRun {
+		return Started{}, false, nil
+	}
+	if err != nil {
+		return Started{}, true, err
 	}
 	raised := rec.next()
 	raised.epoch++
@@ -30,9 +33,9 @@ func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Starte
 	err = s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
 		l := s.view(num)
 		switch {
-		case !s.startHolds(a) || l.revision != rec.revision:
+		case l.gone() || !s.startHolds(a) || l.revision != rec.revision:
 			overtaken = true
-			return wal.Decision{}
+			return l.answer(nil)
 		case a.known.body != a.bodyHash:
 			r := refuse(IdempotencyMismatch, "the Idempotency-Key has begun the run %s with another body", rec.ID)
 			r.Field, r.Holder = "Idempotency-Key", rec.ID

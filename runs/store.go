@@ -195,15 +195,20 @@ func (s *Store) readEntry(p place, k kind) (*batch, entry, error) {
 	return b, b.entries[p.entry], nil
 }
 
-// current is a run's newest accepted record, to make the next revision of; nil
-// if there is no such run (any more: its start was refused). Whether it still
-// is the newest, the accept step checks by its revision.
+// current is a run's newest accepted record, to make the next revision of. That
+// there is no such run any more (its start was refused, or undone) is an
+// UnknownRun. Whether it still is the newest, the accept step checks by its
+// revision.
 func (s *Store) current(num uint32) (*record, error) {
 	s.mu.RLock()
 	l := s.view(num)
-	if l == nil || l.rec != nil {
+	switch {
+	case l == nil:
+		s.mu.RUnlock()
+		return nil, goneRun()
+	case l.rec != nil:
 		defer s.mu.RUnlock()
-		return l.newest(), nil
+		return l.rec, nil
 	}
 	c, i := s.index.at(num)
 	at := c.record[i]

@@ -89,7 +89,11 @@ func (s *Store) Enrol(ctx context.Context, c Caller, name string, enrolled bool)
 		}
 		now.Enrolled = enrolled
 		now.Generation++
-		return &setting{setTarget, name, mustJSON(now)}, roomFor(len(x.targets), TargetsMax, "targets")
+		st := &setting{setTarget, name, mustJSON(now)}
+		if _, ok := x.targets[name]; ok {
+			return st, nil
+		}
+		return st, roomFor(len(x.targets), TargetsMax, "targets")
 	})
 	return now, err
 }
