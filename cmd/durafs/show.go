@@ -78,6 +78,9 @@ func recordFields(r *control.Record) []field {
 		{"copied from", r.CopiedFrom},
 		{"open calls", callsText(r.OpenCalls)},
 	}
+	if r.Pinned {
+		fields = append(fields, field{"pinned", "yes: its log stays, whatever retention says"})
+	}
 	if r.LateRows > 0 {
 		fields = append(fields, field{"late", term.Count(r.LateRows, "row") + " came too late"})
 	}

@@ -19,5 +19,6 @@ type lifecycle interface {
 	Resumable(c runs.Caller) ([]runs.Offer, error)
 	Scopes(c runs.Caller) ([]runs.Grant, error)
 	GrantScope(ctx context.Context, c runs.Caller, scope string, grant bool) error
+	Pin(ctx context.Context, c runs.Caller, id string, r runs.PinRequest) (runs.PinAnswer, error)
 	Rollback(ctx context.Context, c runs.Caller, id string) error
 }
