@@ -6,7 +6,7 @@
 # make fuzz    every fuzz target for FUZZTIME (3s)
 # make bench   every benchmark on the disk of BENCHDIR (.), into docs/benchmarks.md:
 #              some 15 minutes and 20 GiB; durafs bench --quick takes a minute
-# make crash   kill and restart the daemon ROUNDS (500) times under load, then
+# make crash   kill and restart the daemon ROUNDS (500) times under each of three loads, then
 #              cut, fail and rot a simulated disk for BUDGET (5m) per driver and layer
 # make mutants plant each known fault, and let the crash harness find it
 # make fmt     format everything
@@ -56,7 +56,7 @@ bench: build
 
 crash:
 	@scripts/setup
-	go test -count=1 -timeout 0 -v -run '^TestKill$$' ./internal/daemon -args -rounds $(ROUNDS)
+	go test -count=1 -timeout 0 -v -run '^(TestKill|TestKillLives|TestUpgrade)$$' ./internal/daemon -args -rounds $(ROUNDS)
 	go test -count=1 -timeout 0 -v -run '^TestL' ./bench/crash -args -budget $(BUDGET)
 
 mutants:

@@ -176,7 +176,11 @@ const (
 // counts. What is read-only or idempotent is resumed by whoever takes what is
 // offered; what is not never runs again unless the owner says so.
 func TestEffects(t *testing.T) {
-	for _, who := range []string{"agent", "daemon", "both"} {
+	whose := []string{"agent", "daemon", "both"}
+	if testing.Short() {
+		whose = whose[2:]
+	}
+	for _, who := range whose {
 		t.Run(who, func(t *testing.T) {
 			x := &effectTrial{t: t, d: &victim{t: t, program: buildProgram(t), dir: shortDir(t)}}
 			t.Cleanup(x.d.kill)
