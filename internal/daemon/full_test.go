@@ -29,7 +29,7 @@ func TestFullDisk(t *testing.T) {
 	c := &control.Client{Socket: d.Config().Socket, Patience: -1}
 	ctx := t.Context()
 
-	run, ending := start(t, c), start(t, c)
+	run, ending, early := start(t, c), start(t, c), start(t, c)
 	acked := &ackedRows{t: t, c: c, run: run}
 	for range 10 {
 		if err := acked.append(ctx); err != nil {
@@ -55,6 +55,8 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("what was running cannot be ended on a full disk: %v", err)
 	}
 
+	rollBack(t, c, run, early)
+
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +68,30 @@ func TestFullDisk(t *testing.T) {
 	verifyClean(t, dir)
 	stop()
 	verifyClean(t, dir)
+}
+
+// rollBack undoes, on a full disk, the start of early, whose first write finds no
+// space; run, which has written, stays.
+func rollBack(t *testing.T, c *control.Client, run, early control.Started) {
+	t.Helper()
+	ctx, id := t.Context(), early.Record.ID
+	w := c.WithWriter(early.Writer)
+	if err := w.Rollback(ctx, id); control.Code(err) != "rollback-refused" {
+		t.Errorf("nothing was turned away yet: %v", err)
+	}
+	row := []byte(`{"pad":"` + strings.Repeat("x", 40<<10) + `"}`)
+	if _, err := w.Append(ctx, id, row, ""); control.Code(err) != control.CodeNoSpace {
+		t.Fatalf("a first row on a full disk: %v", err)
+	}
+	if err := w.Rollback(ctx, id); err != nil {
+		t.Errorf("rollback: %v", err)
+	}
+	if _, _, err := c.Get(ctx, id); control.Code(err) != "unknown-run" {
+		t.Errorf("it is still there: %v", err)
+	}
+	if err := c.WithWriter(run.Writer).Rollback(ctx, run.Record.ID); control.Code(err) != "rollback-refused" {
+		t.Errorf("a run that has written: %v", err)
+	}
 }
 
 func start(t *testing.T, c *control.Client) control.Started {
