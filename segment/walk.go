@@ -8,8 +8,12 @@ import (
 	"durafs/internal/mutant"
 )
 
-// windowBytes is how much a Walker reads at once; the largest frame fits.
-const windowBytes = 2 << 20
+const (
+	// windowBytes is how much a Walker reads at once; the largest frame fits.
+	windowBytes = 2 << 20
+	// briefBytes is how much one reads that does not go far.
+	briefBytes = 4 << 10
+)
 
 // Frame is a frame as a walk finds it. Payload is valid until the next step.
 type Frame struct {
@@ -36,13 +40,15 @@ type Walker struct {
 	buf   []byte // the bytes of the file from base on
 	base  int64
 	space []byte
+	most  int64 // that is read at once
+	lend  func(off int64) []byte
 	free  bool
 }
 
 // NewWalker walks the frames between the offsets pos and end of the file that
 // read reads (a ReadAt). last is the LSN that the first frame has to follow.
 func NewWalker(read func(p []byte, off int64) (int, error), key Key, pos, end int64, last uint64) *Walker {
-	return &Walker{LSN: last, read: read, key: key, pos: pos, end: end}
+	return &Walker{LSN: last, read: read, key: key, pos: pos, end: end, most: windowBytes}
 }
 
 // FreeStart lets the first frame have any LSN.
@@ -50,6 +56,16 @@ func (w *Walker) FreeStart() { w.free = true }
 
 // Reuse gives the walker the window of one that is done.
 func (w *Walker) Reuse(old *Walker) { w.space = old.space }
+
+// Brief lets the walk read no more at once than a frame's header needs or,
+// where a payload is asked for, the frame: it will not go far.
+func (w *Walker) Brief() { w.most = briefBytes }
+
+// Borrow lets the walk take frames from memory that somebody else has read, so
+// that they need not be copied: lend gives the bytes of the file from off on,
+// as far as they lie together, and they stay until it or the walker's read is
+// called again. Nil or too few of them: they are read.
+func (w *Walker) Borrow(lend func(off int64) []byte) { w.lend = lend }
 
 // Offset is where the next frame is looked for: behind the last valid one.
 func (w *Walker) Offset() int64 { return w.pos }
@@ -235,7 +251,22 @@ func (w *Walker) window(off, n int64) ([]byte, error) {
 	if off+n > w.end {
 		return nil, &InvalidError{off, ReasonNoRoom}
 	}
-	want := int(min(windowBytes, w.end-off))
+	if w.lend != nil {
+		if b := w.lend(off); int64(len(b)) >= n {
+			w.base, w.buf = off, b[:min(int64(len(b)), w.end-off)]
+			return b[:n], nil
+		}
+	}
+	return w.load(off, n)
+}
+
+// load reads the n bytes at off, and what comes behind them, into space.
+func (w *Walker) load(off, n int64) ([]byte, error) {
+	most := max(n, w.most)
+	if w.lend != nil {
+		most = n // what comes behind is borrowed
+	}
+	want := int(min(most, w.end-off))
 	space := w.space
 	if len(space) < want {
 		space = make([]byte, want)
@@ -244,9 +275,9 @@ func (w *Walker) window(off, n int64) ([]byte, error) {
 	if off >= w.base && off < w.base+int64(len(w.buf)) {
 		keep = copy(space, w.buf[off-w.base:])
 	}
-	w.space = space
+	w.space, w.base = space, off
 	got, err := w.read(w.space[keep:want], off+int64(keep))
-	w.base, w.buf = off, w.space[:keep+got]
+	w.buf = w.space[:keep+got]
 	if err != nil && !errors.Is(err, io.EOF) {
 		w.buf = w.buf[:0]
 		return nil, err

@@ -7,23 +7,29 @@ import (
 	"durafs/internal/vfs"
 )
 
-// aheadBytes is how much is read at a time. A range that is no longer is read
-// as it is asked for.
-const aheadBytes = 2 << 20
+const (
+	// aheadBytes is how much is read at a time. A range that is no longer is
+	// read as it is asked for.
+	aheadBytes = 2 << 20
+	// aheadBlocks are under way at a time: one read that waits for its disk
+	// leaves it idle between two, and has two thirds of what it can give.
+	aheadBlocks = 2
+)
 
-// ahead reads a file from its beginning to its end one block ahead of whoever
+// ahead reads a file from its beginning to its end some blocks ahead of whoever
 // asks: while frames of one block are checked and applied, the disk reads the
-// next. A tail is read past the page cache, so no one else does that for us.
+// next ones. A tail is read past the page cache, so no one else does that for us.
 //
-// It is for one reader at a time. At most one read is under way, in a
-// goroutine of its own; a read that does not go on where the one before ended
-// waits for it, so the calls are the same ones in the same order every time.
+// It is for one reader at a time. Each block is read in a goroutine of its own;
+// a read that does not go on where the one before ended waits for them.
 type ahead struct {
 	read func(p []byte, off int64) (int, error)
 	end  int64
-	// cur holds the offset that was asked for last, and next follows it or is
-	// nil. spare is a block that is not in use.
-	cur, next, spare *aheadBlock
+	// cur holds the offset that was asked for last, nil before the first; next
+	// follow it, in order. spare are blocks that are not in use.
+	cur   *aheadBlock
+	next  []*aheadBlock
+	spare [][]byte
 }
 
 type aheadBlock struct {
@@ -39,8 +45,13 @@ type aheadBlock struct {
 func newAhead(read func(p []byte, off int64) (int, error), end int64, old *ahead) *ahead {
 	a := &ahead{read: read, end: end}
 	if old != nil {
-		old.wait()
-		a.next, a.spare = emptied(old.cur), emptied(old.next)
+		old.empty()
+		a.spare = old.spare
+		return a
+	}
+	all := vfs.AlignedBuffer((1 + aheadBlocks) * aheadBytes)
+	for len(all) > 0 {
+		a.spare, all = append(a.spare, all[:aheadBytes:aheadBytes]), all[aheadBytes:]
 	}
 	return a
 }
@@ -68,8 +79,18 @@ func (a *ahead) ReadAt(p []byte, off int64) (int, error) {
 	return got, nil
 }
 
-// block is the block with offset off, which was read; nil behind the end. The
-// one behind it is on its way then.
+// lend gives the bytes from off on that were read with it. They stay until
+// lend or ReadAt is called again.
+func (a *ahead) lend(off int64) []byte {
+	b := a.block(off)
+	if b == nil || off-b.off >= int64(b.n) {
+		return nil
+	}
+	return b.buf[off-b.off : b.n]
+}
+
+// block is the block with offset off, which was read; nil behind the end. Those
+// behind it are on their way then.
 func (a *ahead) block(off int64) *aheadBlock {
 	if off >= a.end {
 		return nil
@@ -77,21 +98,20 @@ func (a *ahead) block(off int64) *aheadBlock {
 	if a.cur.holds(off) {
 		return a.cur
 	}
-	a.wait()
-	if a.cur != nil {
-		a.spare = a.cur
+	if len(a.next) > 0 && a.next[0].holds(off) {
+		a.spare = append(a.spare, a.cur.buf)
+		a.cur, a.next = a.next[0], a.next[1:]
+	} else {
+		a.empty()
+		a.cur = a.begin(off - off%aheadBytes)
 	}
-	a.cur, a.next = a.next, nil
-	if !a.cur.holds(off) {
-		if a.cur == nil {
-			a.cur, a.spare = a.spare, nil
+	<-a.cur.done
+	for a.cur.err == nil && len(a.next) < aheadBlocks {
+		behind := a.cur.off + int64(len(a.next)+1)*aheadBytes
+		if behind >= a.end {
+			break
 		}
-		a.cur = a.begin(a.cur, off-off%aheadBytes)
-		<-a.cur.done
-	}
-	if behind := a.cur.off + aheadBytes; behind < a.end && a.cur.err == nil {
-		a.next = a.begin(a.spare, behind)
-		a.spare = nil
+		a.next = append(a.next, a.begin(behind))
 	}
 	return a.cur
 }
@@ -100,22 +120,23 @@ func (b *aheadBlock) holds(off int64) bool {
 	return b != nil && b.off <= off && off < b.off+aheadBytes
 }
 
-// emptied is a block that holds nothing, with b's memory.
-func emptied(b *aheadBlock) *aheadBlock {
-	if b == nil {
-		return nil
+// empty lets go of all blocks.
+func (a *ahead) empty() {
+	a.wait()
+	for _, b := range a.next {
+		a.spare = append(a.spare, b.buf)
 	}
-	done := make(chan struct{})
-	close(done)
-	return &aheadBlock{off: -aheadBytes, buf: b.buf, done: done}
+	if a.cur != nil {
+		a.spare = append(a.spare, a.cur.buf)
+	}
+	a.cur, a.next = nil, nil
 }
 
-// begin begins to read the block at off, into old where there is one.
-func (a *ahead) begin(old *aheadBlock, off int64) *aheadBlock {
-	if old == nil {
-		old = &aheadBlock{buf: vfs.AlignedBuffer(aheadBytes)}
-	}
-	b := &aheadBlock{off: off, buf: old.buf, done: make(chan struct{})}
+// begin begins to read the block at off.
+func (a *ahead) begin(off int64) *aheadBlock {
+	n := len(a.spare) - 1
+	b := &aheadBlock{off: off, buf: a.spare[n], done: make(chan struct{})}
+	a.spare = a.spare[:n]
 	go func() {
 		defer close(b.done)
 		b.n, b.err = a.read(b.buf[:min(aheadBytes, a.end-off)], off)
@@ -126,10 +147,10 @@ func (a *ahead) begin(old *aheadBlock, off int64) *aheadBlock {
 	return b
 }
 
-// wait waits for a read that is under way: after it the file may be closed.
+// wait waits for reads that are under way: after it the file may be closed.
 func (a *ahead) wait() {
-	if a.next != nil {
-		<-a.next.done
+	for _, b := range a.next {
+		<-b.done
 	}
 }
 

@@ -2,9 +2,12 @@ package wal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 )
 
@@ -13,13 +16,16 @@ import (
 type recordedReads struct {
 	file  []byte
 	bad   int64
+	mu    sync.Mutex
 	calls [][2]int64
 }
 
 var errBad = errors.New("bad sector")
 
 func (r *recordedReads) ReadAt(p []byte, off int64) (int, error) {
+	r.mu.Lock()
 	r.calls = append(r.calls, [2]int64{off, int64(len(p))})
+	r.mu.Unlock()
 	if end := off + int64(len(p)); r.bad > 0 && end > r.bad {
 		return copy(p, r.file[min(off, r.bad):r.bad]), errBad
 	}
@@ -64,8 +70,9 @@ func TestAheadReadsTheSame(t *testing.T) {
 	}
 }
 
-func TestAheadReadsInOrder(t *testing.T) {
-	const size = 3*aheadBytes + 7
+// Each block is read once, from the first to the last.
+func TestAheadReadsOnce(t *testing.T) {
+	const size = 5*aheadBytes + 7
 	file := &recordedReads{file: randomFile(size)}
 	a := newAhead(file.ReadAt, size, nil)
 	for off := int64(0); off < size; off += 100_000 {
@@ -74,7 +81,8 @@ func TestAheadReadsInOrder(t *testing.T) {
 		}
 	}
 	a.wait()
-	if len(file.calls) != 4 {
+	slices.SortFunc(file.calls, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	if len(file.calls) != 6 {
 		t.Fatalf("read %v", file.calls)
 	}
 	for i, c := range file.calls {
@@ -82,6 +90,28 @@ func TestAheadReadsInOrder(t *testing.T) {
 			t.Fatalf("read %v", file.calls)
 		}
 	}
+}
+
+// What is lent is what the file has, up to the end of a block.
+func TestAheadLends(t *testing.T) {
+	const size = 2*aheadBytes + 500
+	file := &recordedReads{file: randomFile(size)}
+	a := newAhead(file.ReadAt, size+100, nil) // the file is shorter than it should be
+	for _, c := range []struct{ off, n int64 }{
+		{4096, aheadBytes - 4096},
+		{4096 + 48, aheadBytes - 4096 - 48},
+		{2*aheadBytes - 1, 1},
+		{2 * aheadBytes, 500},
+		{size, 0},
+		{size + 100, 0},
+		{100, aheadBytes - 100},
+	} {
+		b := a.lend(c.off)
+		if int64(len(b)) != c.n || !bytes.Equal(b, file.file[min(c.off, size):][:c.n]) {
+			t.Fatalf("lent %d bytes at %d, not the %d of the file", len(b), c.off, c.n)
+		}
+	}
+	a.wait()
 }
 
 // What lies before a bad sector is given, then the error is.

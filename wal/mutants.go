@@ -66,7 +66,7 @@ func (r *recovery) beginOnOldTail() bool {
 
 // lastFrame is the header checksum of the last frame before end.
 func (r *recovery) lastFrame(e segEntry, end int64) (prev uint32, err error) {
-	err = r.scan.aside(e, func(w *segment.Walker) error {
+	err = r.scan.aside(e, false, func(w *segment.Walker) error {
 		w.LSN = 0
 		w.FreeStart()
 		for w.Offset() < end {

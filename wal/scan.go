@@ -131,7 +131,7 @@ func (s *scan) begin() {
 
 // segment scans one segment. tail is true when nothing behind it counts.
 func (s *scan) segment(i int, e segEntry) (tail bool, err error) {
-	f, w, err := s.open(e)
+	f, w, err := s.open(e, false)
 	if err != nil {
 		return s.gone(e, err)
 	}
@@ -178,8 +178,8 @@ func (e *deliverError) Error() string { return e.err.Error() }
 
 // open opens a segment and checks what can be checked without its frames. A
 // file that may have been written since the last successful sync is synced,
-// and read past the page cache.
-func (s *scan) open(e segEntry) (vfs.File, *segment.Walker, error) {
+// and read past the page cache. brief: only its first frame is wanted.
+func (s *scan) open(e segEntry, brief bool) (vfs.File, *segment.Walker, error) {
 	name := segmentName(e.ID)
 	f, err := s.fs.Open(filepath.Join(s.dir, name))
 	if err != nil {
@@ -194,16 +194,26 @@ func (s *scan) open(e segEntry) (vfs.File, *segment.Walker, error) {
 	if e.State == segLive {
 		end = e.Size
 	}
-	if end > aheadBytes {
-		s.ahead = newAhead(read, end, s.ahead)
-		read, f = s.ahead.ReadAt, aheadFile{f, s.ahead}
+	if brief || end <= aheadBytes {
+		w := s.newWalker(read, e, end)
+		if brief {
+			w.Brief()
+		}
+		return f, w, nil
 	}
+	s.ahead = newAhead(read, end, s.ahead)
+	w := s.newWalker(s.ahead.ReadAt, e, end)
+	w.Borrow(s.ahead.lend)
+	return aheadFile{f, s.ahead}, w, nil
+}
+
+func (s *scan) newWalker(read func([]byte, int64) (int, error), e segEntry, end int64) *segment.Walker {
 	w := segment.NewWalker(read, segment.NewKey(e.Salt), segment.HeaderBytes, end, s.last)
 	if s.walker != nil {
 		w.Reuse(s.walker)
 	}
 	s.walker = w
-	return f, w, nil
+	return w
 }
 
 // check checks a segment but for its frames, and tells how to read it.

@@ -181,19 +181,20 @@ func (s *scan) goesOn(i int) (bool, error) {
 // peek reads the header of a segment's first frame: what it goes on from is
 // told by that also where its payload has rotted.
 func (s *scan) peek(e segEntry) (h segment.FrameHeader, err error) {
-	err = s.aside(e, func(w *segment.Walker) error {
+	err = s.aside(e, true, func(w *segment.Walker) error {
 		h, err = w.Pass()
 		return err
 	})
 	return h, err
 }
 
-// aside looks into another segment than the one that is walked.
-func (s *scan) aside(e segEntry, look func(*segment.Walker) error) error {
+// aside looks into another segment than the one that is walked; brief: at its
+// first frame only.
+func (s *scan) aside(e segEntry, brief bool, look func(*segment.Walker) error) error {
 	walker, unread, ahead, short := s.walker, s.unread, s.ahead, s.short
 	s.walker, s.ahead = nil, nil // their memory is in use
 	defer func() { s.walker, s.unread, s.ahead, s.short = walker, unread, ahead, short }()
-	f, w, err := s.open(e)
+	f, w, err := s.open(e, brief)
 	if err != nil {
 		return err
 	}
@@ -235,7 +236,7 @@ func (s *scan) claimsFrom(i int) (claims uint64, found bool, err error) {
 		durable, known := s.claims[e.ID]
 		any := known
 		if !known {
-			err := s.aside(e, func(w *segment.Walker) (err error) {
+			err := s.aside(e, false, func(w *segment.Walker) (err error) {
 				durable, any, err = w.Claims()
 				return err
 			})

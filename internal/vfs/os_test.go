@@ -191,10 +191,13 @@ func TestMountpoint(t *testing.T) {
 }
 
 func TestAlignedBuffer(t *testing.T) {
-	for _, n := range []int{1, 4096, 100000} {
+	for _, n := range []int{1, 4096, 100000, hugeBytes, 2*hugeBytes + 5} {
 		b := AlignedBuffer(n)
 		if len(b) != n || addressOf(b)%directAlign != 0 {
 			t.Errorf("AlignedBuffer(%d): %d bytes at %#x", n, len(b), addressOf(b))
+		}
+		if n >= hugeBytes && addressOf(b)%hugeBytes != 0 {
+			t.Errorf("AlignedBuffer(%d) at %#x: it cannot lie in huge pages", n, addressOf(b))
 		}
 	}
 }

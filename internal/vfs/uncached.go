@@ -135,12 +135,37 @@ func (f *osFile) openDirect() (*os.File, error) {
 
 func alignUp(n int) int { return (n + directAlign - 1) &^ (directAlign - 1) }
 
+// hugeBytes is the size of a huge page, on what we run on.
+const hugeBytes = 2 << 20
+
 // AlignedBuffer makes a buffer of n bytes at an address that ReadUncachedAt can
-// have the disk write to, without a copy.
+// have the disk write to, without a copy. One of 2 MiB or more lies in huge
+// pages where the kernel has them: a disk is given a list of where its bytes
+// go, and one place for each 4 KiB can cost it more than the bytes (in a
+// virtual machine, reads of 2 MiB: 1.9 GB/s, in huge pages 7).
 func AlignedBuffer(n int) []byte {
-	b := make([]byte, n+directAlign)
-	skip := directAlign - int(addressIn(b)&(directAlign-1))
-	return b[skip%directAlign : skip%directAlign+n]
+	align := directAlign
+	if n >= hugeBytes {
+		align = hugeBytes
+	}
+	b := make([]byte, n+align)
+	skip := align - int(addressIn(b)&uintptr(align-1))
+	b = b[skip%align:][:n:n]
+	makeHuge(b)
+	return b
+}
+
+// makeHuge has the kernel move what it can of b to huge pages. It takes no
+// stretch of which no page was ever touched; and it may refuse, which costs
+// nothing but time.
+func makeHuge(b []byte) {
+	whole := b[:len(b)&^(hugeBytes-1)]
+	for i := 0; i < len(whole); i += hugeBytes {
+		whole[i] = 0
+	}
+	if len(whole) > 0 {
+		_ = unix.Madvise(whole, unix.MADV_COLLAPSE)
+	}
 }
 
 func isAligned(p []byte) bool { return addressIn(p)&(directAlign-1) == 0 }
