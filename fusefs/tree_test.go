@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +22,41 @@ import (
 	"durafs/view"
 	"durafs/view/viewtest"
 )
+
+// TestRemovedRun: what a kernel remembers of a run whose admission was undone
+// does not hide the one that has its id then.
+func TestRemovedRun(t *testing.T) {
+	s := viewtest.New(start)
+	id := viewtest.ID(7)
+	old := s.Start(id)
+	mnt, _ := mount(t, view.New(s, nil))
+	dir, link := filepath.Join(mnt, "runs", id), filepath.Join(mnt, "by-day/2026-03-01", id)
+	ask := func() (inode uint64, err error) {
+		for _, path := range []string{dir, link, filepath.Join(link, "record"), filepath.Join(dir, "log")} {
+			fi, err := os.Stat(path)
+			if err != nil {
+				return 0, err
+			}
+			if path == dir {
+				inode = fi.Sys().(*syscall.Stat_t).Ino
+			}
+		}
+		_, err = os.ReadFile(filepath.Join(dir, "record"))
+		return inode, err
+	}
+	if _, err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	s.Remove(old)
+	eventually(t, 10*time.Second, "the run is gone", func() bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	next := s.Start(id)
+	if inode, err := ask(); err != nil || inode != uint64(view.RunDir(next)) {
+		t.Errorf("the next run of that id: inode %x, %v", inode, err)
+	}
+}
 
 func TestMountPassesTheStandardTest(t *testing.T) {
 	s := viewtest.New(start) // a small one: it is read byte by byte, many times

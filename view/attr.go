@@ -10,7 +10,8 @@ import (
 const modeDir = fs.ModeDir
 
 // Attr tells what is known of a node. A node that stands for nothing is
-// ErrNotExist, a log of an earlier generation ErrStale.
+// ErrNotExist; a log of an earlier generation, and what was of a run that is
+// gone, ErrStale.
 func (v *View) Attr(n Node) (Attr, error) {
 	a := Attr{Node: n, Type: n.Type()}
 	switch n.Kind() {

@@ -123,13 +123,18 @@ func runFileNode(r runs.Run, file uint32) Node {
 	return node(KindRun, uint32(r.Ref), file)
 }
 
-// info is what the index knows of the run that n belongs to.
+// info is what the index knows of the run that n belongs to. One whose admission
+// was undone is ErrStale: another may have its id by now, and whoever remembers
+// what the name meant has to look it up again.
 func (v *View) info(n Node) (runs.Run, error) {
 	r, ok := v.src.Info(n.run())
-	if !ok {
-		return runs.Run{}, ErrNotExist
+	switch {
+	case ok:
+		return r, nil
+	case n.run() != 0 && n.run() <= v.src.Newest():
+		return runs.Run{}, ErrStale
 	}
-	return r, nil
+	return runs.Run{}, ErrNotExist
 }
 
 // Run tells what is known of a run.

@@ -259,8 +259,11 @@ func TestRunThatIsPublishedAfterAHigherNumber(t *testing.T) {
 			t.Errorf("after: %v, want %v", names, want)
 		}
 	}
-	if _, err := v.Attr(view.RunDir(refused)); err != view.ErrNotExist {
-		t.Errorf("a number that is no run: %v", err)
+	if _, err := v.Attr(view.RunDir(refused)); err != view.ErrStale {
+		t.Errorf("a number that is no run any more: %v", err)
+	}
+	if _, err := v.Attr(view.RunDir(5)); err != view.ErrNotExist {
+		t.Errorf("a number that no run has had: %v", err)
 	}
 }
 

@@ -81,6 +81,18 @@ func (s *Store) StartAt(ref runs.Ref, id string) {
 	s.change(ref, runs.ChangedAdmitted|runs.ChangedRecord, func(*run) {})
 }
 
+// Remove undoes the admission of a run, and frees its id.
+func (s *Store) Remove(ref runs.Ref) {
+	s.mu.Lock()
+	delete(s.ids, s.runs[ref].ID)
+	s.runs[ref] = nil
+	listen := s.listen
+	s.mu.Unlock()
+	if listen != nil {
+		listen([]runs.Change{{Ref: ref, Kinds: runs.ChangedRemoved}})
+	}
+}
+
 // change edits a run and announces it once it is visible.
 func (s *Store) change(ref runs.Ref, kinds runs.ChangeKinds, edit func(*run)) {
 	s.mu.Lock()
