@@ -21,26 +21,45 @@ type Call struct {
 	Result *Committed `json:"result,omitempty"`
 }
 
-// CallsPageMax bounds a page of calls.
-const CallsPageMax = 1000
+// Bounds of a page of calls; one call may be longer than CallsPageBytesMax by
+// itself.
+const (
+	CallsPageMax      = 1000
+	CallsPageBytesMax = 4 << 20
+)
 
 var errStop = errors.New("runs: stop")
 
 // Calls folds the run's log into its tool calls, in the order of their claims:
-// those numbered above after, at most limit (0: CallsPageMax). It tells of what
-// is committed now and of nothing else.
+// those numbered above after, at most limit (0: CallsPageMax), fewer where they
+// are long; behind the last one there is an empty page. It tells of what is
+// committed now and of nothing else.
 func (s *Store) Calls(ref Ref, after uint64, limit int) ([]Call, error) {
+	calls, _, err := s.callsPage(ref, after, limit)
+	return calls, err
+}
+
+// callsPage is Calls that tells whether there are more.
+func (s *Store) callsPage(ref Ref, after uint64, limit int) (calls []Call, more bool, err error) {
 	if limit <= 0 || limit > CallsPageMax {
 		limit = CallsPageMax
 	}
-	calls := []Call{}
+	calls = []Call{}
 	at := func(call uint64) *Call {
 		if n := call - after - 1; call > after && n < uint64(len(calls)) {
 			return &calls[n]
 		}
 		return nil
 	}
-	err := s.walkEntries(uint32(ref), func(_ *batch, e entry) error {
+	bytes := 0
+	grown := func(by int) {
+		for bytes += by; bytes > CallsPageBytesMax && len(calls) > 1; more = true {
+			last := len(calls) - 1
+			bytes -= calls[last].bytes()
+			calls = calls[:last]
+		}
+	}
+	err = s.walkEntries(uint32(ref), func(_ *batch, e entry) error {
 		switch e.kind {
 		case kindClaim:
 			cl, err := parseClaim(e)
@@ -49,8 +68,11 @@ func (s *Store) Calls(ref Ref, after uint64, limit int) ([]Call, error) {
 				return err
 			case c != nil:
 				c.Attempt = cl.Attempt
-			case cl.Call > after && len(calls) < limit:
+			case cl.Call > after && len(calls) < limit && !more:
 				calls = append(calls, cl.public())
+				grown(calls[len(calls)-1].bytes())
+			case cl.Call > after:
+				more = true
 			}
 		case kindOutcome:
 			o, err := parseOutcome(e)
@@ -60,11 +82,24 @@ func (s *Store) Calls(ref Ref, after uint64, limit int) ([]Call, error) {
 			if c := at(o.Call); c != nil {
 				done := committed(o.own(), false)
 				c.Result = &done
+				grown(done.bytes())
 			}
 		}
 		return nil
 	})
-	return calls, err
+	return calls, more, err
+}
+
+// bytes is about what a call takes in memory and in an answer.
+func (c *Call) bytes() int {
+	return 200 + len(c.CallID) + len(c.Name) + len(c.Args) + len(c.ArgsPayload) + c.Result.bytes()
+}
+
+func (c *Committed) bytes() int {
+	if c == nil {
+		return 0
+	}
+	return len(c.Outcome) + len(c.Projection)
 }
 
 func (cl *claim) callNumber() uint64 {

@@ -207,7 +207,8 @@ type JournalRow struct {
 }
 
 // Journal reads the rows of a target's journal that are above the LSN after,
-// oldest first. Needs an owner.
+// oldest first. In place of one that cannot be read stands one that says so.
+// Needs an owner.
 func (s *Store) Journal(c Caller, target string, after uint64) ([]JournalRow, error) {
 	if !c.owns() {
 		return nil, refuse(NotOwner, "the journal is not this caller's to read")
@@ -234,6 +235,9 @@ func (s *Store) Journal(c Caller, target string, after uint64) ([]JournalRow, er
 			continue
 		}
 		row, err := s.readJournal(p)
+		if isDamage(err) {
+			row, err = JournalRow{LSN: p.lsn, JSON: object("type", "damaged")}, nil
+		}
 		if err != nil {
 			return nil, err
 		}

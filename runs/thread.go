@@ -22,6 +22,9 @@ const (
 	ThreadsPageMax = 1000
 	// ThreadCallsRuns is how many of a thread's newest runs tell their calls.
 	ThreadCallsRuns = 50
+	// ThreadPageBytesMax bounds what the messages of a page hold together, but
+	// for the newest.
+	ThreadPageBytesMax = 32 << 20
 	// AnswerBytesMax bounds a complete answer that a reader of a thread is
 	// given; a longer one is its payload's.
 	AnswerBytesMax = 8 << 20
@@ -118,9 +121,23 @@ type Message struct {
 	Digest  string          `json:"digest,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Calls are the tool calls of the run, for the newest runs; Compacted is
-	// true where the run's log has none any more.
+	// true where the run's log has none any more, and MoreCalls where there are
+	// more than stand here.
 	Calls     []Call `json:"calls,omitempty"`
+	MoreCalls bool   `json:"more_calls,omitempty"`
 	Compacted bool   `json:"compacted,omitempty"`
+	// Damaged is true where something of the message, or of its calls, cannot
+	// be read any more.
+	Damaged bool `json:"damaged,omitempty"`
+}
+
+// bytes is about what a message takes in memory and in an answer.
+func (m *Message) bytes() (n int) {
+	n = 200 + len(m.Message) + len(m.Text) + len(m.Digest)
+	for i := range m.Calls {
+		n += m.Calls[i].bytes()
+	}
+	return n
 }
 
 // ThreadPage is a page of a thread, oldest message first; Before is what to
@@ -132,7 +149,8 @@ type ThreadPage struct {
 }
 
 // Thread reads the newest messages of a thread that are below the LSN before (0:
-// of all), at most limit (0: ThreadPageMax). Answers are complete, from their
+// of all), at most limit (0: ThreadPageMax), fewer where they are long. What
+// cannot be read is said to be damaged, and harms no other message. Answers are complete, from their
 // payloads, up to AnswerBytesMax. Needs an owner.
 func (s *Store) Thread(c Caller, name string, before uint64, limit int) (ThreadPage, error) {
 	if !c.owns() {
@@ -161,19 +179,36 @@ func (s *Store) Thread(c Caller, name string, before uint64, limit int) (ThreadP
 	if more {
 		page.Before = list[0].lsn
 	}
-	for _, m := range list {
-		msg, err := s.readMessage(m)
+	room := ThreadPageBytesMax
+	for i, m := range slices.Backward(list) {
+		msg, err := s.threadMessage(m, slices.Contains(recent, m.run))
 		if err != nil {
 			return page, err
 		}
-		if m.once && slices.Contains(recent, m.run) {
-			if msg.Calls, err = s.Calls(Ref(m.run), 0, 0); err != nil {
-				return page, err
-			}
+		if room -= msg.bytes(); room < 0 && len(page.Messages) > 0 {
+			page.Before = list[i+1].lsn
+			break
 		}
 		page.Messages = append(page.Messages, msg)
 	}
+	slices.Reverse(page.Messages)
 	return page, nil
+}
+
+// threadMessage reads a message, and the calls of the run that it ends.
+func (s *Store) threadMessage(m message, calls bool) (Message, error) {
+	msg, err := s.readMessage(m)
+	if err == nil && m.once && calls {
+		msg.Calls, msg.MoreCalls, err = s.callsPage(Ref(m.run), 0, 0)
+	}
+	if isDamage(err) {
+		s.foundDamage(m.run, err)
+		msg.LSN, msg.Damaged, err = m.lsn, true, nil
+	}
+	if run, ok := s.Info(Ref(m.run)); ok {
+		msg.Run = run.ID
+	}
+	return msg, err
 }
 
 func searchMessages(ms []message, lsn uint64) int {
@@ -199,11 +234,6 @@ func (s *Store) readMessage(m message) (Message, error) {
 		return Message{}, badBatch("a message: %v", err)
 	}
 	msg.LSN, msg.At = m.lsn, unixTime(b.stamp.at)
-	if m.run != 0 {
-		if run, ok := s.Info(Ref(m.run)); ok {
-			msg.Run = run.ID
-		}
-	}
 	if m.answer && (m.digest || msg.Digest != "") {
 		s.completeAnswer(m.run, &msg, m.digest)
 	}
@@ -303,10 +333,11 @@ func (s *Store) posted(name string, n *note) (threadKey, bool) {
 
 // ThreadInfo is a thread in a list.
 type ThreadInfo struct {
-	Thread   string    `json:"thread"`
-	Messages int       `json:"messages"`
-	Bytes    int64     `json:"bytes"`
-	LastAt   time.Time `json:"last_at"`
+	Thread   string `json:"thread"`
+	Messages int    `json:"messages"`
+	Bytes    int64  `json:"bytes"`
+	// LastAt is the zero time where the last message cannot be read.
+	LastAt time.Time `json:"last_at"`
 
 	lsn uint64
 	at  place
@@ -327,11 +358,16 @@ func (s *Store) Threads(c Caller, after string, limit int) (list []ThreadInfo, m
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
+	s.mu.RUnlock()
+	slices.Sort(names) // of a million it takes a second, and nobody is to wait for it
 	more = len(names) > limit
 	list = []ThreadInfo{}
+	s.mu.RLock()
 	for _, name := range names[:min(len(names), limit)] {
 		t := s.index.threads[name]
+		if t == nil {
+			continue // its only run was undone since
+		}
 		info := ThreadInfo{Thread: name, Messages: len(t.messages), Bytes: t.bytes}
 		if n := len(t.messages); n > 0 {
 			info.at, info.lsn = t.messages[n-1].at, t.messages[n-1].lsn
@@ -344,6 +380,9 @@ func (s *Store) Threads(c Caller, after string, limit int) (list []ThreadInfo, m
 			continue
 		}
 		b, err := s.readBatch(list[i].at.pos())
+		if isDamage(err) {
+			continue // it is a thread all the same
+		}
 		if err != nil {
 			return nil, false, err
 		}

@@ -274,7 +274,11 @@ func (s *Store) recordAt(c Caller, e feedEvent) (*Record, error) {
 	rec := m.rec
 	if rec == nil || rec.revision != uint64(e.revision) {
 		var err error
-		if rec, err = s.readRecord(e.at); err != nil {
+		if rec, err = s.readRecord(e.at); isDamage(err) { // one run's damage ends nobody's watching
+			s.foundDamage(e.num, err)
+			m.run, _ = s.Info(Ref(e.num))
+			rec = s.shellOf(e.num)
+		} else if err != nil {
 			return nil, fmt.Errorf("read revision %d of run %s: %w", e.revision, m.run.ID, err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"durafs/runs"
 )
 
 func TestEscapeName(t *testing.T) {
@@ -110,5 +112,25 @@ func TestDayNames(t *testing.T) {
 		if d, ok := parseDay(s); ok {
 			t.Errorf("%q is day %d", s, d)
 		}
+	}
+}
+
+// TestPayloadListsAreBounded: runs with very many payloads do not fill the
+// memory one after the other, and the one that is walked is kept.
+func TestPayloadListsAreBounded(t *testing.T) {
+	var l payloadLists
+	for ref := runs.Ref(1); ref <= payloadListsMax; ref++ {
+		key := listKey{ref: ref}
+		l.keep(key, make([]runs.PayloadInfo, payloadsKeptMax/2))
+		if n := l.kept(); n > payloadsKeptMax {
+			t.Fatalf("%d payloads are kept", n)
+		}
+		if _, ok := l.cached(key); !ok {
+			t.Fatal("the list that was asked for last is not kept")
+		}
+	}
+	l.keep(listKey{ref: 99}, make([]runs.PayloadInfo, 2*payloadsKeptMax))
+	if _, ok := l.cached(listKey{ref: 99}); !ok || l.kept() != 2*payloadsKeptMax {
+		t.Errorf("%d payloads are kept", l.kept())
 	}
 }

@@ -60,8 +60,12 @@ func (v *View) payloadByName(r runs.Run, name string) (runs.PayloadInfo, error) 
 	return p, err
 }
 
-// payloadListsMax is how many runs' lists are kept.
-const payloadListsMax = 16
+// payloadListsMax is how many runs' lists are kept, and payloadsKeptMax how many
+// payloads they have together, but for the list that was asked for last.
+const (
+	payloadListsMax = 16
+	payloadsKeptMax = 1 << 18
+)
 
 // payloadLists keeps the lists of payloads that were asked for last: a kernel
 // walks a directory in pieces and asks about each entry, and the list of each
@@ -119,12 +123,23 @@ func (l *payloadLists) cached(key listKey) ([]runs.PayloadInfo, bool) {
 func (l *payloadLists) keep(key listKey, list []runs.PayloadInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	kept := len(list)
 	for i := range l.lists {
-		if l.lists[i].key.ref == key.ref {
-			l.lists[i] = payloadList{key, list}
-			return
+		if k := &l.lists[i]; k.key.ref == key.ref || kept+len(k.list) > payloadsKeptMax {
+			*k = payloadList{}
 		}
+		kept += len(l.lists[i].list)
 	}
 	l.lists[l.turn] = payloadList{key, list}
 	l.turn = (l.turn + 1) % payloadListsMax
+}
+
+// kept counts the payloads of the lists that are kept.
+func (l *payloadLists) kept() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.lists {
+		n += len(l.lists[i].list)
+	}
+	return n
 }
