@@ -89,7 +89,7 @@ func TestTail(t *testing.T) {
 
 func TestUnsealedRefusesWhatSealingNeeds(t *testing.T) {
 	dir := t.TempDir()
-	u := newUnsealed()
+	u := newUnsealed(vfs.OS)
 	f, err := u.Create(filepath.Join(dir, "1.seg"))
 	if err != nil {
 		t.Fatal(err)

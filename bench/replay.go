@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"durafs/internal/vfs"
 	"durafs/runs"
 	"durafs/store"
 )
@@ -58,8 +59,18 @@ func cacheText(cached bool) string {
 }
 
 // measureRecovery tells how long it takes from opening a store to its first
-// answer, in times of what reading and checking its tail takes.
+// answer: by the size of its tail, in times of what reading and checking that
+// takes, and by the number of its runs.
 func measureRecovery(ctx context.Context, b *bench) ([]Row, error) {
+	all, err := b.recoveryByTail(ctx)
+	if err != nil {
+		return all, err
+	}
+	byRuns, err := b.recoveryByRuns(ctx)
+	return append(all, byRuns...), err
+}
+
+func (b *bench) recoveryByTail(ctx context.Context) ([]Row, error) {
 	var all []Row
 	for n := b.crashBytes / 16; n <= b.crashBytes; n *= 4 {
 		b.progress("a tail of " + bytesText(n))
@@ -82,6 +93,82 @@ func measureRecovery(ctx context.Context, b *bench) ([]Row, error) {
 		}
 	}
 	return all, nil
+}
+
+// recoveryRunsSteps is how often the number of runs grows by a factor of ten,
+// up to that of the large store.
+const recoveryRunsSteps = 3
+
+// recoveryByRuns compares the first answer of a store of many runs with a short
+// tail to reading the bytes that opening it reads.
+func (b *bench) recoveryByRuns(ctx context.Context) ([]Row, error) {
+	var all []Row
+	n := b.runs
+	for range recoveryRunsSteps - 1 {
+		n = max(1, n/10)
+	}
+	for range recoveryRunsSteps {
+		b.progress(fmt.Sprintf("%d runs", n))
+		crashed := filepath.Join(b.dir, "crashed")
+		if _, err := Generate(ctx, crashed, GenerateOptions{Runs: n, Rows: n}); err != nil {
+			return all, err
+		}
+		last, err := makeTail(ctx, crashed, b.crashBytes/256, 10)
+		if err != nil {
+			return all, err
+		}
+		var pairs []pair
+		for range rounds {
+			p, err := b.reopenAll(ctx, crashed, last)
+			if err != nil {
+				return all, err
+			}
+			pairs = append(pairs, p)
+		}
+		all = append(all, row(fmt.Sprintf("first answer after a crash, %d runs, a tail of %s / read the bytes that it reads", n, bytesText(b.crashBytes/256)), "ms", 0, true, pairs))
+		if err := os.RemoveAll(crashed); err != nil {
+			return all, err
+		}
+		n *= 10
+	}
+	return all, nil
+}
+
+// reopenAll opens a copy of a store that a crash has left, with nothing in the
+// page cache, and asks for one run; then it reads again what was read.
+func (b *bench) reopenAll(ctx context.Context, crashed, id string) (p pair, err error) {
+	dir := filepath.Join(b.dir, "again")
+	defer os.RemoveAll(dir)
+	if err := cloneStore(crashed, dir); err != nil {
+		return p, err
+	}
+	names, err := storeFiles(dir)
+	if err == nil {
+		err = dropFiles(names)
+	}
+	if err != nil {
+		return p, err
+	}
+	reads := newReads()
+	fs := newUnsealed(reads.FS)
+	begin := time.Now()
+	s, err := store.Open(ctx, dir, store.Options{FS: fs})
+	if err != nil {
+		return p, err
+	}
+	_, _, err = s.Runs().Get(runs.Caller{Owner: true}, id)
+	answered := time.Since(begin)
+	again := reads.taken()
+	fs.off.Store(true)
+	s.Close(ctx)
+	if err == nil {
+		err = dropFiles(names)
+	}
+	if err != nil {
+		return p, err
+	}
+	read, err := readAgain(again)
+	return pair{milliseconds(answered), milliseconds(read)}, err
 }
 
 // reopening is one opening of a store that a crash has left.
@@ -107,7 +194,7 @@ func (b *bench) reopen(ctx context.Context, crashed, id string, cached bool) (p 
 	if err := prepareCache(names, cached); err != nil {
 		return p, err
 	}
-	fs := newUnsealed()
+	fs := newUnsealed(vfs.OS)
 	begin := time.Now()
 	s, err := store.Open(ctx, dir, store.Options{FS: fs})
 	if err != nil {

@@ -27,9 +27,9 @@ type unsealed struct {
 	off atomic.Bool
 }
 
-func newUnsealed() *unsealed {
+func newUnsealed(under vfs.FS) *unsealed {
 	u := new(unsealed)
-	u.FS = vfs.Hooked(vfs.OS, u.hook)
+	u.FS = vfs.Hooked(under, u.hook)
 	return u
 }
 
@@ -44,11 +44,12 @@ func (u *unsealed) hook(c vfs.Call, do func(int64) error) error {
 	return do(vfs.Whole)
 }
 
-// makeTail makes a store in dir that a crash has left with at least n bytes of
-// frames in its log's tail: runs of 100 rows of 1 KiB, so many rows a batch.
-// Nothing of it is sealed. It tells the id of the last run.
+// makeTail makes of dir, which has nothing or a store without tail, a store
+// that a crash has left with at least n bytes of frames in its log's tail: runs
+// of 100 rows of 1 KiB, so many rows a batch. Nothing of it is sealed. It tells
+// the id of the last run.
 func makeTail(ctx context.Context, dir string, n int64, groupRows int) (last string, err error) {
-	fs := newUnsealed()
+	fs := newUnsealed(vfs.OS)
 	s, err := store.Open(ctx, dir, store.Options{FS: fs})
 	if err != nil {
 		return "", err
@@ -56,6 +57,7 @@ func makeTail(ctx context.Context, dir string, n int64, groupRows int) (last str
 	const rowsPerRun, rowBytes = 100, 1 << 10
 	o := GenerateOptions{
 		Runs: max(1, int(n/(rowsPerRun*rowBytes))+1), RowBytes: rowBytes, GroupRows: groupRows, Interleave: 64,
+		Seed: tailSeed,
 	}
 	o.Rows = o.Runs * rowsPerRun
 	if o, err = o.withDefaults(); err == nil {
@@ -63,8 +65,11 @@ func makeTail(ctx context.Context, dir string, n int64, groupRows int) (last str
 	}
 	fs.off.Store(true)
 	s.Close(ctx) // fails, as it should: the power is off
-	return generatedID(newGeneratedRand(0, o.Runs-1)), err
+	return generatedID(newGeneratedRand(tailSeed, o.Runs-1)), err
 }
+
+// tailSeed makes the runs of a tail others than those of a store before it.
+const tailSeed = 1
 
 // cloneStore makes another store of the files of one that nobody has open. Its
 // segments and packs are the same files: they never change, except when they
