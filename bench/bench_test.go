@@ -188,9 +188,9 @@ func TestReport(t *testing.T) {
 		row("free", "ms", 0, true, []pair{{3, 1}}),
 		{Name: "none", Goal: 1, Note: "no mount here"},
 	}
-	rows[0].Group, rows[1].Group, rows[2].Group, rows[3].Group = "a", "a", "b", "b"
+	rows[0].Group, rows[1].Group, rows[2].Group, rows[3].Group = "append", "append", "replay", "replay"
 	r := NewReport(t.TempDir(), "0123456789abcdef", true, at, rows)
-	if r.Commit != "0123456789ab+" || r.CPU == "" || r.MemoryGiB == 0 || !strings.HasPrefix(r.Kernel, "Linux ") || r.Filesystem == "unknown" {
+	if len(r.Groups) != 2 || r.Groups[1] != (Measured{"replay", "0123456789ab+", at.Truncate(time.Second)}) || r.CPU == "" || r.MemoryGiB == 0 || !strings.HasPrefix(r.Kernel, "Linux ") || r.Filesystem == "unknown" {
 		t.Errorf("%+v", r)
 	}
 	name := filepath.Join(t.TempDir(), "benchmarks.md")
@@ -202,7 +202,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| commit | 0123456789ab+ |", "| date | 2026-01-02T03:04:05Z |", "## a\n", "## b\n",
+		"## append\n\nCommit 0123456789ab+, 2026-01-02T03:04:05Z.\n", "## replay\n\nCommit 0123456789ab+, 2026-01-02T03:04:05Z.\n",
 		"| fast | 1 /s | 1 /s | 1.00 | 1.00–1.00 | 1 | ≥ 0.50 | met |\n", "| 0.25 | 0.25–0.25 | 1 | ≥ 0.50 | MISSED |\n",
 		"| free | 3 ms | 1 ms | 3.00 | 3.00–3.00 | 1 | - |  |\n", "not measured: no mount here", "1 of 3 goals are met.",
 	} {
@@ -217,6 +217,54 @@ func TestReport(t *testing.T) {
 	var back Report
 	if err := json.Unmarshal(b, &back); err != nil || len(back.Rows) != 4 || back.Rows[0].Name != "fast" || !back.Rows[0].Met {
 		t.Errorf("%v, %+v", err, back)
+	}
+}
+
+// A report takes the place of its own groups and leaves the others, if they are
+// of the same machine.
+func TestReportKeepsOtherGroups(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "benchmarks.md")
+	report := func(commit string, groups ...string) Report {
+		var rows []Row
+		for _, g := range groups {
+			r := row(g+" of "+commit, "/s", 0, false, []pair{{1, 1}})
+			r.Group = g
+			rows = append(rows, r)
+		}
+		return NewReport(filepath.Dir(name), commit, false, time.Unix(1e9, 0), rows)
+	}
+	elsewhere := report("c3", "space")
+	elsewhere.Kernel = "another"
+	for _, c := range []struct {
+		report Report
+		want   string
+	}{
+		{report("c1", "replay", "open"), "[replay of c1 open of c1]"},
+		{report("c2", "append", "open"), "[append of c2 replay of c1 open of c2]"},
+		{elsewhere, "[space of c3]"},
+	} {
+		if err := WriteReport(name, c.report); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(strings.TrimSuffix(name, ".md") + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Report
+		if err := json.Unmarshal(b, &back); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, r := range back.Rows {
+			m, ok := back.measured(r.Group)
+			if !ok || !strings.HasSuffix(r.Name, m.Commit) {
+				t.Errorf("%q is said to be of %q", r.Name, m.Commit)
+			}
+			names = append(names, r.Name)
+		}
+		if got := fmt.Sprint(names); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
 	}
 }
 

@@ -13,41 +13,103 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Report is what was measured, with when and on what.
+// Report is what was measured on one machine, with when and of what.
 type Report struct {
-	Commit     string    `json:"commit"` // with "+" where the tree was not clean
-	Date       time.Time `json:"date"`
-	CPU        string    `json:"cpu"`
-	CPUs       int       `json:"cpus"`
-	MemoryGiB  int       `json:"memory_gib"`
-	Kernel     string    `json:"kernel"`
-	Filesystem string    `json:"filesystem"`
-	Go         string    `json:"go"`
-	Rows       []Row     `json:"rows"`
+	Machine
+	Groups []Measured `json:"groups"`
+	Rows   []Row      `json:"rows"`
+}
+
+// Machine is what figures are compared on.
+type Machine struct {
+	CPU        string `json:"cpu"`
+	CPUs       int    `json:"cpus"`
+	MemoryGiB  int    `json:"memory_gib"`
+	Kernel     string `json:"kernel"`
+	Filesystem string `json:"filesystem"`
+	Go         string `json:"go"`
+}
+
+// Measured is when a group of rows was measured, and of what.
+type Measured struct {
+	Group  string    `json:"group"`
+	Commit string    `json:"commit"` // with "+" where the tree was not clean
+	Date   time.Time `json:"date"`
 }
 
 // NewReport describes this machine and the file system of dir.
 func NewReport(dir, commit string, modified bool, at time.Time, rows []Row) Report {
 	r := Report{
-		Commit: commit, Date: at.UTC().Truncate(time.Second), CPU: cpuName(), CPUs: runtime.NumCPU(),
-		MemoryGiB: memoryGiB(), Kernel: kernel(), Filesystem: filesystemOf(dir), Go: runtime.Version(), Rows: rows,
+		Machine: Machine{
+			CPU: cpuName(), CPUs: runtime.NumCPU(), MemoryGiB: memoryGiB(), Kernel: kernel(),
+			Filesystem: filesystemOf(dir), Go: runtime.Version(),
+		},
+		Rows: rows,
 	}
-	if r.Commit == "" {
-		r.Commit = "unknown"
-	} else if r.Commit = r.Commit[:min(12, len(r.Commit))]; modified {
-		r.Commit += "+"
+	if commit == "" {
+		commit = "unknown"
+	} else if commit = commit[:min(12, len(commit))]; modified {
+		commit += "+"
+	}
+	for _, row := range rows {
+		if _, ok := r.measured(row.Group); !ok {
+			r.Groups = append(r.Groups, Measured{row.Group, commit, at.UTC().Truncate(time.Second)})
+		}
 	}
 	return r
 }
 
+func (r Report) measured(group string) (Measured, bool) {
+	for _, m := range r.Groups {
+		if m.Group == group {
+			return m, true
+		}
+	}
+	return Measured{}, false
+}
+
+// with is r and those groups of an older report that r does not have, if they
+// were measured on the same machine; in the order of the groups.
+func (r Report) with(old Report) Report {
+	if old.Machine != r.Machine {
+		return r
+	}
+	all := Report{Machine: r.Machine}
+	for _, g := range groups {
+		from := r
+		m, ok := r.measured(g.name)
+		if !ok {
+			from = old
+			if m, ok = old.measured(g.name); !ok {
+				continue
+			}
+		}
+		all.Groups = append(all.Groups, m)
+		for _, row := range from.Rows {
+			if row.Group == g.name {
+				all.Rows = append(all.Rows, row)
+			}
+		}
+	}
+	return all
+}
+
 // WriteReport writes r as a page for people to name, and as JSON to the same
-// name with the ending .json.
+// name with the ending .json. Groups that r does not have stay as they were
+// measured on the same machine before: one at a time is what a machine can be
+// left alone for.
 func WriteReport(name string, r Report) error {
+	base := strings.TrimSuffix(name, filepath.Ext(name))
+	if text, err := os.ReadFile(base + ".json"); err == nil {
+		var old Report
+		if json.Unmarshal(text, &old) == nil {
+			r = r.with(old)
+		}
+	}
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	base := strings.TrimSuffix(name, filepath.Ext(name))
 	if err := os.WriteFile(base+".json", append(b, '\n'), 0o644); err != nil {
 		return err
 	}
@@ -66,13 +128,15 @@ Every figure is a ratio of two things that were measured in turn, A B A B …, i
 func (r Report) markdown() []byte {
 	var b bytes.Buffer
 	b.WriteString(reportHead)
-	fmt.Fprintf(&b, "| | |\n|---|---|\n| commit | %s |\n| date | %s |\n| machine | %d × %s, %d GiB |\n| kernel | %s |\n| file system | %s |\n| Go | %s |\n",
-		r.Commit, r.Date.Format(time.RFC3339), r.CPUs, r.CPU, r.MemoryGiB, r.Kernel, r.Filesystem, r.Go)
+	fmt.Fprintf(&b, "| | |\n|---|---|\n| machine | %d × %s, %d GiB |\n| kernel | %s |\n| file system | %s |\n| Go | %s |\n",
+		r.CPUs, r.CPU, r.MemoryGiB, r.Kernel, r.Filesystem, r.Go)
 	met, goals, group := 0, 0, ""
 	for _, row := range r.Rows {
 		if row.Group != group {
 			group = row.Group
-			fmt.Fprintf(&b, "\n## %s\n\n| what | value | floor | ratio | spread | rounds | goal | |\n|---|---|---|---|---|---|---|---|\n", group)
+			m, _ := r.measured(group)
+			fmt.Fprintf(&b, "\n## %s\n\nCommit %s, %s.\n\n", group, m.Commit, m.Date.Format(time.RFC3339))
+			fmt.Fprintf(&b, "| what | value | floor | ratio | spread | rounds | goal | |\n|---|---|---|---|---|---|---|---|\n")
 		}
 		c := row.cells()
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %s | %s |\n",

@@ -35,7 +35,7 @@ func (o *BenchOptions) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Quick, "quick", false, "measure only what needs no large store, in under a minute")
 	f.StringVar(&o.Only, "only", "", "measure only the groups whose names match this regular expression")
 	f.StringVar(&o.Dir, "dir", ".", "a directory on the disk to measure; nothing is left in it")
-	f.StringVar(&o.Report, "report", "", "also write a page with the figures and the machine to this file, and the same as JSON beside it")
+	f.StringVar(&o.Report, "report", "", "also write a page with the figures and the machine to this file, and the same as JSON beside it; groups that are not measured stay in it")
 	addJSONFlag(f, &o.JSON, "print one JSON object for each measurement, as it is done")
 
 	f.StringVar(&o.Generate, "generate", "", "measure nothing, but make a store in this directory, with:")
