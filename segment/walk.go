@@ -54,8 +54,14 @@ func NewWalker(read func(p []byte, off int64) (int, error), key Key, pos, end in
 // FreeStart lets the first frame have any LSN.
 func (w *Walker) FreeStart() { w.free = true }
 
-// Reuse gives the walker the window of one that is done.
-func (w *Walker) Reuse(old *Walker) { w.space = old.space }
+// Close gives the walker's memory back, for the next one. No payload may be used
+// any more. A walker that is not closed is left to the garbage collector.
+func (w *Walker) Close() {
+	if w.space != nil {
+		windows.put(w.space)
+	}
+	w.space, w.buf = nil, nil
+}
 
 // Brief lets the walk read no more at once than a frame's header needs or,
 // where a payload is asked for, the frame: it will not go far.
@@ -172,6 +178,9 @@ func (w *Walker) Claims() (durable uint64, found bool, err error) {
 		}
 		next := off + n - FrameHeaderBytes + Align
 		for i := int64(0); i+FrameHeaderBytes <= n; i += Align {
+			if i += zerosAt(b[i:n]); i+FrameHeaderBytes > n {
+				break
+			}
 			if !plausible(b[i:]) {
 				continue
 			}
@@ -236,6 +245,21 @@ func (w *Walker) Resync() (found bool, err error) {
 	return false, nil
 }
 
+// zerosAt is how far zeros go, in large steps, in which no header can begin: one
+// that does has a byte that is not zero in its first 16. Most of what a walk
+// looks at for headers was never written.
+func zerosAt(b []byte) (n int64) {
+	for len(b) >= len(zeros) && string(b[:len(zeros)]) == zeros {
+		b = b[zerosStep:]
+		n += zerosStep
+	}
+	return n
+}
+
+const zerosStep = 512
+
+var zeros = string(make([]byte, zerosStep+2*Align))
+
 // plausible tells cheaply that a header may be worth a checksum.
 func plausible(b []byte) bool {
 	v := binary.LittleEndian.Uint64(b[8:])
@@ -269,11 +293,14 @@ func (w *Walker) load(off, n int64) ([]byte, error) {
 	want := int(min(most, w.end-off))
 	space := w.space
 	if len(space) < want {
-		space = make([]byte, want)
+		space = windows.get(want)
 	}
 	keep := 0
 	if off >= w.base && off < w.base+int64(len(w.buf)) {
 		keep = copy(space, w.buf[off-w.base:])
+	}
+	if w.space != nil && len(w.space) < len(space) {
+		windows.put(w.space)
 	}
 	w.space, w.base = space, off
 	got, err := w.read(w.space[keep:want], off+int64(keep))

@@ -13,6 +13,9 @@ type applier struct {
 	// idle are those that wait to be filled again.
 	out  int
 	idle []*delivery
+	// running says that the goroutine is there: from the first give on. A short
+	// log is opened without it.
+	running bool
 }
 
 // delivery is batches that lie in memory of their own: mem holds their
@@ -50,9 +53,7 @@ const (
 )
 
 func newApplier(apply func(Frame) error) *applier {
-	a := &applier{apply: apply, work: make(chan *delivery, deliveriesMax), done: make(chan *delivery, deliveriesMax)}
-	go a.run()
-	return a
+	return &applier{apply: apply, work: make(chan *delivery, deliveriesMax), done: make(chan *delivery, deliveriesMax)}
 }
 
 func (a *applier) run() {
@@ -69,6 +70,10 @@ func (a *applier) run() {
 // give gives d away and returns an empty one for it. The error is one of the
 // callback's, for this or an earlier batch.
 func (a *applier) give(d *delivery) (*delivery, error) {
+	if !a.running {
+		a.running = true
+		go a.run()
+	}
 	a.work <- d
 	a.out++
 	for a.out == deliveriesMax {

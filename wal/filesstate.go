@@ -65,6 +65,7 @@ func entryOf(fsys vfs.FS, name string, id uint32, storeID [16]byte) (segEntry, e
 	}
 	e.Salt = h.Salt
 	w := segment.NewWalker(read.ReadAt, segment.NewKey(e.Salt), segment.HeaderBytes, e.Size, 0)
+	defer w.Close()
 	w.FreeStart()
 	for {
 		frame, err := w.Next()

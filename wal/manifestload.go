@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"sync"
 
 	"durafs/internal/vfs"
 	"durafs/segment"
@@ -42,9 +43,8 @@ func loadManifest(fsys vfs.FS, dir string, storeID [16]byte, sync bool) (loadedM
 	var claims uint64
 	var behind [len(manifestNames)]uint64
 	missing := 0
-	walker := new(segment.Walker) // both copies are read through one window
 	for i, name := range manifestNames {
-		c, err := loadCopy(fsys, filepath.Join(dir, name), storeID, sync, &walker)
+		c, err := loadCopy(fsys, filepath.Join(dir, name), storeID, sync)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			missing++
@@ -84,7 +84,7 @@ func loadManifest(fsys vfs.FS, dir string, storeID [16]byte, sync bool) (loadedM
 // loadCopy reads one copy as far as it checks. It returns an error for a file
 // from a later version, of another store, or missing; everything else it notes
 // in the copy.
-func loadCopy(fsys vfs.FS, name string, storeID [16]byte, sync bool, walker **segment.Walker) (c loadedCopy, err error) {
+func loadCopy(fsys vfs.FS, name string, storeID [16]byte, sync bool) (c loadedCopy, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -113,8 +113,7 @@ func loadCopy(fsys vfs.FS, name string, storeID [16]byte, sync bool, walker **se
 	}
 	c.state = newManifestState()
 	w := segment.NewWalker(read, segment.NewKey(h.Salt), segment.HeaderBytes, size, 0)
-	w.Reuse(*walker)
-	*walker = w
+	defer w.Close()
 	w.FreeStart()
 	if err := c.walk(w); fromLaterVersion(err) {
 		return c, damageAt(filepath.Base(name), w.Offset(), 0, 0, err)
@@ -189,10 +188,14 @@ func (c *loadedCopy) apply(f segment.Frame) error {
 
 var errOtherStore = errors.New("the file belongs to another store")
 
+// headers are blocks to read headers into: an open reads that of every segment.
+var headers = sync.Pool{New: func() any { return new([segment.HeaderBytes]byte) }}
+
 // readHeader reads and checks a file's header block.
 func readHeader(read func([]byte, int64) (int, error), kind segment.FileKind, storeID [16]byte) (segment.Header, error) {
-	b := make([]byte, segment.HeaderBytes)
-	n, err := read(b, 0)
+	b := headers.Get().(*[segment.HeaderBytes]byte)
+	defer headers.Put(b)
+	n, err := read(b[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return segment.Header{}, err
 	}

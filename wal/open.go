@@ -109,7 +109,6 @@ func newLog(opts Options) *Log {
 	l.work = sync.NewCond(&l.mu)
 	l.files = newFiles(l.fs, l.path)
 	l.space = reserve{ballast.New(l.fs, l.dir, opts.BallastBytes), l.ending}
-	l.writer.buf = make([]byte, 0, opts.groupBytesMax()+segment.FrameBytes(0))
 	return l
 }
 
@@ -280,6 +279,7 @@ func (r *recovery) claimsOf(name string) (uint64, error) {
 		return 0, err
 	}
 	w := segment.NewWalker(f.ReadUncachedAt, segment.NewKey(h.Salt), segment.HeaderBytes, size, 0)
+	defer w.Close()
 	claims, _, err := w.Claims()
 	if err != nil {
 		return 0, damageAt(name, 0, 0, 0, err)

@@ -66,6 +66,7 @@ func (l *Log) resync(seg *segFile, pos Position, cause error) (Position, error) 
 	end := seg.end.Load()
 	read := salvage{read: f.ReadAt}
 	w := segment.NewWalker(read.ReadAt, seg.key, int64(pos.Offset), end, 0)
+	defer w.Close()
 	if found, err := w.Resync(); found && err == nil {
 		return Position{pos.Segment, uint32(w.Offset())}, d
 	}

@@ -68,12 +68,9 @@ type scan struct {
 	// beside the walk.
 	unreadLater *DamageError
 	// short is why the file that is walked ends too soon, nil if it does not.
-	short *DamageError
-	// walker is the newest, for its window; unread is what of the file that it
-	// walks could not be read.
-	walker *segment.Walker
-	unread *salvage
-	ahead  *ahead // of the segment that was opened last, if it is a large one
+	short  *DamageError
+	unread *salvage // what could not be read of the file that was opened last
+	ahead  *ahead   // of the segment that was opened last, if it is a large one
 	// headless are the segments whose header block is damaged.
 	headless map[uint32]bool
 	// recycled are those in whose blocks an earlier segment's frames stand.
@@ -136,6 +133,7 @@ func (s *scan) segment(i int, e segEntry) (tail bool, err error) {
 		return s.gone(e, err)
 	}
 	defer f.Close()
+	defer w.Close()
 	s.unreadLater = nil
 	if s.hole != nil {
 		w.FreeStart() // how many are lost, its first frame will say
@@ -208,12 +206,7 @@ func (s *scan) open(e segEntry, brief bool) (vfs.File, *segment.Walker, error) {
 }
 
 func (s *scan) newWalker(read func([]byte, int64) (int, error), e segEntry, end int64) *segment.Walker {
-	w := segment.NewWalker(read, segment.NewKey(e.Salt), segment.HeaderBytes, end, s.last)
-	if s.walker != nil {
-		w.Reuse(s.walker)
-	}
-	s.walker = w
-	return w
+	return segment.NewWalker(read, segment.NewKey(e.Salt), segment.HeaderBytes, end, s.last)
 }
 
 // check checks a segment but for its frames, and tells how to read it.
@@ -335,7 +328,7 @@ func (s *scan) flushMany() error {
 	if n == 0 || len(s.kept.mem) < deliveryBytes || s.pending[n-1].LSN > s.vouched {
 		return nil
 	}
-	return s.deliverFirst(n)
+	return s.deliverFirst(n, false)
 }
 
 // flush delivers the pending batches that are vouched for by now, and returns
@@ -345,14 +338,15 @@ func (s *scan) flush() error {
 	for n > 0 && s.pending[n-1].LSN > s.vouched {
 		n--
 	}
-	if err := s.deliverFirst(n); err != nil || s.applier == nil {
+	if err := s.deliverFirst(n, true); err != nil || s.applier == nil {
 		return err
 	}
 	return s.applier.wait()
 }
 
-// deliverFirst gives n of the pending batches away.
-func (s *scan) deliverFirst(n int) error {
+// deliverFirst gives n of the pending batches away. awaited says that there is
+// nothing to do until they are applied.
+func (s *scan) deliverFirst(n int, awaited bool) error {
 	if n == 0 {
 		return nil
 	}
@@ -364,8 +358,12 @@ func (s *scan) deliverFirst(n int) error {
 	s.batches += uint64(n)
 	var err error
 	switch {
-	case s.applier == nil:
+	case s.applier == nil, awaited && s.applier.out == 0:
 		err = d.applyTo(s.deliver)
+		if len(rest.frames) == 0 {
+			*d = delivery{frames: d.frames[:0], mem: d.mem[:0]}
+			rest = d
+		}
 	case len(rest.frames) > 0:
 		_, err = s.applier.give(d)
 	default:

@@ -191,14 +191,15 @@ func (s *scan) peek(e segEntry) (h segment.FrameHeader, err error) {
 // aside looks into another segment than the one that is walked; brief: at its
 // first frame only.
 func (s *scan) aside(e segEntry, brief bool, look func(*segment.Walker) error) error {
-	walker, unread, ahead, short := s.walker, s.unread, s.ahead, s.short
-	s.walker, s.ahead = nil, nil // their memory is in use
-	defer func() { s.walker, s.unread, s.ahead, s.short = walker, unread, ahead, short }()
+	unread, ahead, short := s.unread, s.ahead, s.short
+	s.ahead = nil // its memory is in use
+	defer func() { s.unread, s.ahead, s.short = unread, ahead, short }()
 	f, w, err := s.open(e, brief)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	defer w.Close()
 	err = look(w)
 	if at, cause := s.unread.unreadable(0); cause != nil && s.unreadLater == nil {
 		s.unreadLater = s.rotAt(e, at, s.last+1, cause)

@@ -163,7 +163,9 @@ func (l *Log) writeFooter(f vfs.File, s *segFile, e segEntry) (segment.Footer, e
 		End:    e.End, First: e.Last + 1, Last: e.Last,
 	}
 	if e.End > segment.HeaderBytes {
-		first, err := l.walker(f, s, e).Next()
+		w := l.walker(f, s, e)
+		defer w.Close()
+		first, err := w.Next()
 		if err != nil {
 			return foot, err
 		}
@@ -190,6 +192,7 @@ func (l *Log) walker(f vfs.File, s *segFile, e segEntry) *segment.Walker {
 // eachBatch walks a segment that is being sealed. Nobody waits for it, so it
 // gives its processor away again and again.
 func (l *Log) eachBatch(w *segment.Walker, id uint32, each func(Frame) error) error {
+	defer w.Close()
 	rested := w.Offset()
 	for {
 		f, err := w.Next()

@@ -246,6 +246,7 @@ func (v *verifier) ended(e segEntry) error {
 func (v *verifier) frames(f vfs.File, e segEntry) error {
 	read := salvage{read: f.ReadAt}
 	w := segment.NewWalker(read.ReadAt, segment.NewKey(e.Salt), segment.HeaderBytes, e.End, v.sum.Last)
+	defer w.Close()
 	defer func() { v.sum.Last = e.Last }()
 	for {
 		at, missing := w.Offset(), w.LSN+1

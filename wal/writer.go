@@ -140,6 +140,9 @@ func (l *Log) commit(g *group) {
 // encode lays the frames of a group out as they will stand in the file.
 func (l *Log) encode(g *group) []byte {
 	w := &l.writer
+	if w.buf == nil { // a log that is only opened needs none
+		w.buf = make([]byte, 0, l.opts.groupBytesMax()+segment.FrameBytes(0))
+	}
 	buf, durable := w.buf[:0], l.durableOf(g)
 	for _, b := range g.batches {
 		off := w.pos + int64(len(buf))

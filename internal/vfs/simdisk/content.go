@@ -18,35 +18,81 @@ var (
 	seed       = maphash.MakeSeed()
 )
 
-// content is the bytes of a file. The slice may be shared with other contents.
+// content is the bytes of a file. Its pages may be shared with other contents:
+// a copy of it must own before it is changed.
 type content struct {
 	size int64
-	// sectors may end before the size does: the rest is zeros.
-	sectors []sector
-	sum     uint64 // of all h
+	// pages may end before the size does, and each may be nil: the rest is
+	// zeros.
+	pages []*page
+	sum   uint64 // of all h
+	owner *owner
 }
 
+// pageSectors are kept, and copied when one of them changes, together.
+const pageSectors = 32
+
+// page is a run of sectors. Only the content that owns it changes it.
+type page struct {
+	owner   *owner
+	sectors [pageSectors]sector
+}
+
+// owner tells whose a page is. It has a size, so that no two have one address.
+type owner struct{ _ byte }
+
+// sectors is up to which sector there may be one that is not zeros.
+func (c *content) sectors() int64 { return int64(len(c.pages)) * pageSectors }
+
 func (c *content) at(i int64) sector {
-	if i < int64(len(c.sectors)) {
-		return c.sectors[i]
+	if k := i / pageSectors; k < int64(len(c.pages)) && c.pages[k] != nil {
+		return c.pages[k].sectors[i%pageSectors]
 	}
 	return sector{}
 }
 
-// set changes a sector of a content whose slice nobody shares.
+// set changes a sector of a content that owns.
 func (c *content) set(i int64, s sector) {
-	if i >= int64(len(c.sectors)) {
+	k := i / pageSectors
+	if k >= int64(len(c.pages)) {
 		if s.p == nil {
 			return
 		}
-		c.sectors = append(c.sectors, make([]sector, i+1-int64(len(c.sectors)))...)
+		c.pages = append(c.pages, make([]*page, k+1-int64(len(c.pages)))...)
 	}
-	c.sum += s.h - c.sectors[i].h
-	c.sectors[i] = s
+	p := c.pages[k]
+	switch {
+	case p == nil && s.p == nil:
+		return
+	case p == nil:
+		p = &page{owner: c.owner}
+		c.pages[k] = p
+	case p.owner != c.owner || p.owner == nil:
+		p = &page{c.owner, p.sectors}
+		c.pages[k] = p
+	}
+	at := &p.sectors[i%pageSectors]
+	c.sum += s.h - at.h
+	*at = s
 }
 
-// own gives the content a slice of its own.
-func (c *content) own() { c.sectors = slices.Clone(c.sectors) }
+// own makes the content one that can be changed: what it shares it copies then.
+func (c *content) own() { c.pages, c.owner = slices.Clone(c.pages), new(owner) }
+
+// zeroFrom lets all sectors from i on be zeros.
+func (c *content) zeroFrom(i int64) {
+	for ; i < c.sectors() && i%pageSectors != 0; i++ {
+		c.set(i, sector{})
+	}
+	for k := i / pageSectors; k < int64(len(c.pages)); k++ {
+		if p := c.pages[k]; p != nil {
+			for j := range p.sectors {
+				c.sum -= p.sectors[j].h
+			}
+		}
+	}
+	c.pages = c.pages[:min(int64(len(c.pages)), (i+pageSectors-1)/pageSectors)]
+}
 
 // hash tells contents apart.
 func (c *content) hash() uint64 { return hashFile(c.sum, c.size) }
@@ -79,13 +125,18 @@ type arena []byte
 const arenaBytes = 16 * SectorBytes
 
 func (a *arena) sector(i int64, p []byte) sector {
+	s := a.take()
+	copy(s[:], p)
+	return sector{s, hashSector(i, s[:])}
+}
+
+func (a *arena) take() *[SectorBytes]byte {
 	if len(*a) < SectorBytes {
 		*a = make([]byte, arenaBytes)
 	}
 	s := (*[SectorBytes]byte)((*a)[:SectorBytes])
 	*a = (*a)[SectorBytes:]
-	copy(s[:], p)
-	return sector{s, hashSector(i, s[:])}
+	return s
 }
 
 func hashSector(i int64, p []byte) uint64 { return mix(maphash.Bytes(seed, p), uint64(i)) }
@@ -133,6 +184,27 @@ func (a *arena) writeOf(c *content, p []byte, off int64, all bool) *change {
 	return ch
 }
 
+// put makes a write to a content that owns, without a change to tell of it. The
+// hashes are not kept up.
+func (a *arena) put(c *content, p []byte, off int64) {
+	end := off + int64(len(p))
+	for i := off / SectorBytes; i*SectorBytes < end; i++ {
+		lo, hi := max(off, i*SectorBytes), min(end, (i+1)*SectorBytes)
+		part, at := p[lo-off:hi-off], int(lo-i*SectorBytes)
+		old := c.at(i)
+		if old.p == nil && isZero(part) {
+			continue
+		}
+		s := a.take()
+		if old.p != nil && len(part) < SectorBytes {
+			*s = *old.p
+		}
+		copy(s[at:], part)
+		c.set(i, sector{p: s})
+	}
+	c.size = max(c.size, end)
+}
+
 // merge is a sector with p at some place in it.
 func (a *arena) merge(i int64, old sector, p []byte, at int) sector {
 	if len(p) < SectorBytes {
@@ -164,7 +236,7 @@ func (a *arena) cutOf(c *content, size int64, all bool) *change {
 		ch.add(i, a.head(i, c.at(i), n), c.at(i), all)
 		i++
 	}
-	for ; i < int64(len(c.sectors)); i++ {
+	for ; i < c.sectors(); i++ {
 		ch.add(i, sector{}, c.at(i), false)
 	}
 	return ch
@@ -215,13 +287,10 @@ func (a *arena) firstBytes(ch *change, before *content, n int64) *change {
 	return head
 }
 
-// apply makes a change to a content whose slice nobody shares.
+// apply makes a change to a content that owns.
 func (c *content) apply(ch *change) {
 	for _, p := range ch.parts {
 		c.set(p.i, p.s)
 	}
 	c.size = ch.size
-	if n := (c.size + SectorBytes - 1) / SectorBytes; int64(len(c.sectors)) > n {
-		c.sectors = c.sectors[:n] // zeros
-	}
 }

@@ -32,7 +32,7 @@ type node struct {
 	// certain, and what was changed since.
 	now, kept content
 	changes   []*change
-	owned     bool // nobody shares now's slice
+	owned     bool // nobody shares what now owns
 	// astray says that after a failed sync now is not kept with the changes.
 	astray bool
 
@@ -54,7 +54,7 @@ type nameOp struct {
 }
 
 func (c *core) addNode(dir bool) *node {
-	n := &node{id: int32(len(c.nodes)), dir: dir, owned: true}
+	n := &node{id: int32(len(c.nodes)), dir: dir}
 	c.nodes = append(c.nodes, n)
 	return n
 }
@@ -124,14 +124,19 @@ func (c *core) rename(op *nameOp) {
 
 // write applies a change to what a running process reads.
 func (c *core) write(n *node, ch *change) {
+	n.owning().apply(ch)
+	if c.track {
+		n.changes = append(n.changes, ch)
+	}
+}
+
+// owning is what a running process reads, to be changed.
+func (n *node) owning() *content {
 	if !n.owned {
 		n.now.own()
 		n.owned = true
 	}
-	n.now.apply(ch)
-	if c.track {
-		n.changes = append(n.changes, ch)
-	}
+	return &n.now
 }
 
 // sync makes a file durable; with kept, the sync failed, and that is what the

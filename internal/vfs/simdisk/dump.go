@@ -96,9 +96,9 @@ func dumpEntries(entries []entry) map[string]int {
 
 func dumpContent(c *content) dumpedContent {
 	out := dumpedContent{Size: c.size, Sectors: map[int64][]byte{}}
-	for i, s := range c.sectors {
-		if s.p != nil {
-			out.Sectors[int64(i)] = s.p[:]
+	for i := range c.sectors() {
+		if s := c.at(i); s.p != nil {
+			out.Sectors[i] = s.p[:]
 		}
 	}
 	return out
@@ -170,7 +170,7 @@ func (d *Disk) load(n *node, in dumpedNode) error {
 }
 
 func (d *Disk) loadContent(in dumpedContent) content {
-	c := content{}
+	c := content{owner: new(owner)}
 	for i, b := range in.Sectors {
 		c.set(i, d.loadSector(i, b))
 	}

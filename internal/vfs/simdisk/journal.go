@@ -39,6 +39,9 @@ type journalEntry struct {
 func (d *Disk) Record() *Journal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.forgetful {
+		panic("simdisk: a forgetful disk is recorded")
+	}
 	d.track = true
 	d.journal = &Journal{base: d.core.clone(), opts: d.opts}
 	return d.journal

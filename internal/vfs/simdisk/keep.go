@@ -10,7 +10,7 @@ func (n *node) keptBy(keep Keep) content {
 	case KeepSize:
 		k := n.kept
 		k.own()
-		k.apply(&change{size: n.now.size})
+		cutTo(&k, n.now.size, nil)
 		return k
 	case KeepMix:
 		return n.mixed(rand.New(rand.NewPCG(keep.Seed, uint64(n.id))))
@@ -42,10 +42,8 @@ func cutTo(c *content, size int64, a *arena) {
 	if i, n := size/SectorBytes, int(size%SectorBytes); n > 0 {
 		c.set(i, a.orNew().head(i, c.at(i), n))
 	}
-	for i := (size + SectorBytes - 1) / SectorBytes; i < int64(len(c.sectors)); i++ {
-		c.set(i, sector{})
-	}
-	c.apply(&change{size: size})
+	c.zeroFrom((size + SectorBytes - 1) / SectorBytes)
+	c.size = size
 }
 
 func (a *arena) orNew() *arena {

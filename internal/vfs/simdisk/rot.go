@@ -78,9 +78,9 @@ func dirOf(name string) string { return name[:strings.LastIndexByte(name, '/')] 
 func damagesOf(name string, c *content, seed uint64, bits int, yield func(Damage) bool) bool {
 	rng := rand.New(rand.NewPCG(seed, hashName(name)))
 	page := int64(-1)
-	for i, s := range c.sectors {
-		off := int64(i) * SectorBytes
-		if s.p == nil {
+	for i := range c.sectors() {
+		off := i * SectorBytes
+		if c.at(i).p == nil {
 			continue
 		}
 		for range bits {
@@ -154,7 +154,7 @@ func (d *Disk) rot(c *content, r Damage) {
 	case RotNoise:
 		c.set(i, d.noise(i, r.seed))
 	case RotOther:
-		if n := int64(len(c.sectors)); n > 1 {
+		if n := min(c.sectors(), (c.size+SectorBytes-1)/SectorBytes); n > 1 {
 			if s := c.at((i + 1 + int64(r.seed%uint64(n-1))) % n); s.p != nil {
 				c.set(i, d.arena.sector(i, s.p[:]))
 			} else {

@@ -105,6 +105,8 @@ type Disk struct {
 	gen     int // counts restarts: handles of an earlier process are dead
 	journal *Journal
 	used    int64 // bytes of blocks that are allocated
+	// forgetful says that hashes are not kept up; see Forgetful.
+	forgetful bool
 }
 
 // New makes an empty disk.
@@ -158,14 +160,15 @@ func (d *Disk) Restart() {
 func (d *Disk) Clone() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &Disk{core: d.core.clone(), opts: d.opts, used: d.used}
+	return &Disk{core: d.core.clone(), opts: d.opts, used: d.used, forgetful: d.forgetful}
 }
 
 // Forgetful lets the disk forget what is not durable: no power cut will be
-// explored, and no sync fails. It is the fastest way to read what a state holds.
+// explored, and no sync fails; Record panics. It is the fastest way to read what
+// a state holds.
 func (d *Disk) Forgetful() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.track = false
+	d.track, d.forgetful = false, true
 	return d
 }
