@@ -193,7 +193,7 @@ func Rebuild(o Options, packs []Pack, high HighWater) error {
 		return err
 	}
 	defer dirf.Close()
-	m := &manifest{fs: o.FS, dir: o.Dir, dirf: dirf, storeID: o.StoreID, log: o.Log, fail: func(error) {}}
+	m := &manifest{fs: o.FS, dir: o.Dir, dirf: dirf, storeID: o.StoreID, log: o.Log, fail: func(error) {}, bytes: manifestBytesMin, salt: newSalt}
 	defer m.close()
 	return m.rewrite(state)
 }

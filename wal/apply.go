@@ -28,6 +28,9 @@ type delivery struct {
 
 // add puts a copy of a batch behind the others.
 func (d *delivery) add(b Frame) {
+	if d.mem == nil {
+		d.mem = make([]byte, 0, deliveryBytesFirst)
+	}
 	from := len(d.mem)
 	d.mem = append(d.mem, b.Payload...)
 	b.Payload = d.mem[from:len(d.mem):len(d.mem)]
@@ -48,6 +51,8 @@ const (
 	// deliveryBytes is how much is gathered before it is given away, if not
 	// all is asked for; a group that does not fit any more comes on top.
 	deliveryBytes = 256 << 10
+	// deliveryBytesFirst is what memory a delivery begins with.
+	deliveryBytesFirst = 8 << 10
 	// deliveriesMax is how many are on their way at most.
 	deliveriesMax = 3
 )

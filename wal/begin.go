@@ -67,7 +67,7 @@ func (r *recovery) beginIn(get func() (*spare, error)) error {
 // newSpare is a new file, with room for what is carried on and a group.
 func (r *recovery) newSpare() (*spare, error) {
 	r.lastID++
-	return r.makeSpare(segEntry{ID: r.lastID, Salt: newSalt(), Size: r.bytesNeeded(), State: segLive}, nil)
+	return r.makeSpare(segEntry{ID: r.lastID, Salt: r.opts.Salt(), Size: r.bytesNeeded(), State: segLive}, nil)
 }
 
 func (r *recovery) bytesNeeded() int64 {

@@ -60,7 +60,7 @@ func handmade(t *testing.T, segments ...[]mark) (*simDisk, Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &manifest{fs: disk, dir: "/wal", dirf: dirf, storeID: o.StoreID, seq: loaded.seq, fail: func(error) {}}
+	m := &manifest{fs: disk, dir: "/wal", dirf: dirf, storeID: o.StoreID, seq: loaded.seq, fail: func(error) {}, bytes: manifestBytesMin, salt: newSalt}
 	if err := m.rewrite(state); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -44,6 +45,9 @@ type manifest struct {
 	log     *slog.Logger
 	fail    func(error) // poisons the log
 	space   *reserve
+	// bytes is what a copy is written ahead to, and salt gives salts.
+	bytes int64
+	salt  func() uint64
 
 	edits atomic.Uint64
 
@@ -237,7 +241,7 @@ type staged struct {
 
 // stage does the part of rewrite that needs space, and changes nothing.
 func (m *manifest) stage(next manifestState) (*staged, error) {
-	s, err := m.stageWith(next, manifestBytesMin, 4)
+	s, err := m.stageWith(next, m.bytes, 4)
 	if isNoSpace(err) {
 		// Small ones are better than none; they are made anew all the sooner.
 		s, err = m.stageWith(next, 0, 1)
@@ -319,10 +323,10 @@ func (m *manifest) writeCopy(tmp string, frames [][]edit, base uint64, size func
 	if err := m.fs.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return c, err
 	}
-	salt := newSalt()
+	salt := m.salt()
 	h := segment.Header{Kind: segment.ManifestFile, StoreID: m.storeID, Salt: salt}
 	c.key = segment.NewKey(salt)
-	b := h.Marshal()
+	b := slices.Grow(h.Marshal(), int(editReserveBytes))
 	for i, edits := range frames {
 		// Durable is base for all: the snapshot is one step.
 		fh := segment.FrameHeader{

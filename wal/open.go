@@ -210,7 +210,7 @@ func (r *recovery) loadManifest() error {
 	}
 	r.man = &manifest{
 		fs: r.fs, dir: r.dir, dirf: r.dirf, storeID: r.opts.StoreID, log: r.log, fail: r.fail,
-		space: &r.space, state: loaded.state, seq: loaded.seq,
+		space: &r.space, bytes: r.opts.ManifestBytes, salt: r.opts.Salt, state: loaded.state, seq: loaded.seq,
 	}
 	r.old = loaded.state.clone()
 	if !loaded.none {

@@ -72,6 +72,12 @@ type Options struct {
 	// BallastBytes is the size of the ballast file; 0 is 4 MiB, or a 16th of a
 	// small file system, and below 0 there is none.
 	BallastBytes int64
+	// ManifestBytes is the size that a copy of the manifest is written ahead to,
+	// at least; 0 is 64 KiB. The smaller, the sooner it is begun anew: for tests.
+	ManifestBytes int64
+	// Salt, if not nil, gives the salts of files instead of chance: for tests that
+	// are to write the same bytes again. No two files of a log may have the same.
+	Salt func() uint64
 	// Derived, if not nil, is what the owner of the batches keeps in footers:
 	// then Open replays only the batches that no footer stands for.
 	Derived Derived
@@ -93,6 +99,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.QueueBatchesMax == 0 {
 		o.QueueBatchesMax = queueBatchesMax
+	}
+	if o.ManifestBytes == 0 {
+		o.ManifestBytes = manifestBytesMin
+	}
+	if o.Salt == nil {
+		o.Salt = newSalt
 	}
 	if o.LazyMax == 0 {
 		o.LazyMax = lazyMax

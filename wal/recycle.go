@@ -72,7 +72,7 @@ func (l *Log) recycle(e segEntry, pause func(int64) error) *spare {
 	const block = segment.HeaderBytes
 	e.Size = max(e.Size, old.size&^(block-1))
 	for segment.NewKey(e.Salt) == segment.NewKey(old.salt) && !mutant.On(mutant.SaltNotInChecksum) {
-		e.Salt = newSalt()
+		e.Salt = l.opts.Salt()
 	}
 	s, err := l.reuse(old, e, pause)
 	if err != nil {

@@ -167,7 +167,7 @@ func (l *Log) nextSpare(pause func(int64) error) (*spare, error) {
 	}
 	// A number is taken for good when a file bears it.
 	l.lastID++
-	e := segEntry{ID: l.lastID, Salt: newSalt(), Size: size, State: segLive}
+	e := segEntry{ID: l.lastID, Salt: l.opts.Salt(), Size: size, State: segLive}
 	if s := l.recycle(e, pause); s != nil {
 		return s, nil
 	}

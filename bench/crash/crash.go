@@ -26,6 +26,7 @@ package crash
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"durafs/internal/vfs/simdisk"
 )
@@ -51,6 +52,12 @@ type Driver struct {
 	// may be shown, and what was promised is there or named as damaged. nil: the
 	// driver has no L7.
 	Rotten func(*Life) error
+	// States is how many states after crashes a usual run of L1 judges, where
+	// there are as many; 0: as many as there is time for.
+	States int64
+	// Variant does the work of another driver in another shape: L2 and L7 give it
+	// a part of the time only.
+	Variant bool
 }
 
 // Promise is something that a driver said will be there from then on, or that
@@ -75,6 +82,8 @@ type Life struct {
 	Closes bool
 	// Rot is what has rotted, for Rotten.
 	Rot simdisk.Damage
+
+	salted atomic.Uint32 // salts that were given; see salts
 
 	// mu guards the promises, which may come from several callers.
 	mu       sync.Mutex

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync"
+	"time"
 
 	"durafs/internal/vfs/simdisk"
 	"durafs/segment"
@@ -21,8 +23,16 @@ type logWork struct {
 	// footers says that the footers of sealed segments stand for their batches.
 	footers bool
 	// lives is into how many processes the first life is cut, each closed but
-	// for the last.
+	// for the last; with kills each other one is killed instead.
 	lives int
+	kills bool
+	// pad is wal.Options.PadBytes. Behind each group packs edits of the manifest
+	// are made, and with quiet it comes to vouch for the end.
+	pad   int64
+	packs int
+	quiet bool
+
+	bodies sync.Map // by LSN and life: they are compared in every state
 }
 
 // Append is an append storm: groups that form while others are written.
@@ -93,15 +103,27 @@ func (o *opened) last() uint64 { return uint64(len(o.chains) - 1) }
 
 // body is what the batch with this LSN holds when this life writes it.
 func (w *logWork) body(lsn uint64, life int) []byte {
+	key := [2]uint64{lsn, uint64(life)}
+	if b, ok := w.bodies.Load(key); ok {
+		return b.([]byte)
+	}
 	b := fmt.Appendf(make([]byte, 0, w.bytes(lsn)+64), "batch %d of life %d ", lsn, life)
 	for i := 0; len(b) < w.bytes(lsn); i++ {
 		b = append(b, byte('a'+(i*7+int(lsn)+life)%26))
 	}
+	w.bodies.Store(key, b)
 	return b
 }
 
 func (w *logWork) options(l *Life) wal.Options {
-	return wal.Options{FS: l.Disk, Dir: "/wal", StoreID: [16]byte{1, 2, 3}, SegmentBytesMax: w.segment, BallastBytes: -1}
+	o := wal.Options{
+		FS: l.Disk, Dir: "/wal", StoreID: [16]byte{1, 2, 3}, SegmentBytesMax: w.segment, BallastBytes: -1,
+		PadBytes: w.pad, ManifestBytes: manifestBytes, Salt: l.salts(),
+	}
+	if w.quiet {
+		o.QuietAfter = time.Millisecond
+	}
+	return o
 }
 
 // open opens the log and holds it against what was promised.
@@ -132,7 +154,7 @@ func (w *logWork) open(l *Life) (*opened, error) {
 		return o, fmt.Errorf("%d batches were promised, and not exactly these are there: %d", m.atLeast, o.last())
 	}
 	l.Promise(Promise{What: have, N: o.last(), M: o.chains[o.last()]}) // it was shown
-	return o, nil
+	return o, w.judgePacks(l, log)
 }
 
 // openError is an open that failed. With faults that is no fault of the store.
@@ -176,7 +198,9 @@ func (w *logWork) live(l *Life) error {
 		lives, each = w.lives, w.batches/w.lives
 	}
 	for i := range lives {
-		if err := w.process(l, each, i < lives-1 || l.Closes); err != nil {
+		last := i == lives-1
+		closes := last && l.Closes || !last && !(w.kills && i%2 == 1)
+		if err := w.process(l, each, closes, !last && l.Depth == 0); err != nil {
 			return allowed(l, err)
 		}
 	}
@@ -210,7 +234,8 @@ func (p *published) Publish(batches []*wal.Batch) {
 func (p *published) Reset() {}
 
 // process is one process: it opens, appends n batches and closes, or is killed.
-func (w *logWork) process(l *Life, n int, closes bool) error {
+// restarts says that another one follows in this life.
+func (w *logWork) process(l *Life, n int, closes, restarts bool) error {
 	o, err := w.open(l)
 	if err != nil {
 		return err
@@ -218,15 +243,7 @@ func (w *logWork) process(l *Life, n int, closes bool) error {
 	state := &published{l: l, last: o.last(), chain: o.chains[o.last()]}
 	o.log.Start(state)
 	err = w.append(l, o, n)
-	if closes && err == nil {
-		err = o.log.Close(context.Background())
-	} else {
-		l.Kill()
-		o.log.Close(context.Background())
-		if l.Depth == 0 && closes {
-			l.Restart()
-		}
-	}
+	err = errors.Join(err, over(l, o.log, closes && err == nil, restarts))
 	if l.Faulty {
 		err = nil
 	}
@@ -270,6 +287,9 @@ func (w *logWork) append(l *Life, o *opened, n int) error {
 			chain := crc32.Update(uint32(o.chains[o.last()]), castagnoli, w.body(t.LSN(), l.Depth))
 			o.chains = append(o.chains, uint64(chain))
 			l.Promise(Promise{What: have, N: t.LSN(), M: uint64(chain)})
+		}
+		if err := w.between(l, o.log); err != nil {
+			failed = err
 		}
 	}
 	return failed
