@@ -64,6 +64,13 @@ func Quiet() *Driver {
 	return w.driver("quiet", "groups with a rest behind each, in which the manifest notes what is durable")
 }
 
+// Again is asked for the same things again by each life, in groups behind what
+// the manifest vouches for: what was cut fits behind what is written then.
+func Again() *Driver {
+	w := logWork{batches: 9, inFlight: 3, segment: 6 << 12, lives: 1, quiet: true, again: true, bytes: func(uint64) int { return 600 }}
+	return w.driver("again", "the same batches asked for again after each crash, where others were cut")
+}
+
 // Scripts are n drivers whose shape is drawn from a seed.
 func Scripts(n int, seed uint64) (all []*Driver) {
 	for i := range n {

@@ -98,11 +98,14 @@ func (w *logWork) mustBeNamed(l *Life, m *logModel) uint64 {
 	if l.Closes {
 		return m.atLeast
 	}
-	group := uint64(w.inFlight)
-	if l.Rot.Kind == simdisk.RotPage {
-		group += simdisk.BlockBytes / uint64(w.bytes(1)+segment.FrameHeaderBytes)
+	must := m.atLeast - min(m.atLeast, uint64(w.inFlight))
+	if l.Rot.Kind != simdisk.RotPage && l.Rot.Kind != simdisk.RotAstray {
+		return must
 	}
-	return m.atLeast - min(m.atLeast, group)
+	for room := int64(simdisk.BlockBytes); must > 0 && room > 0; must-- {
+		room -= segment.FrameBytes(int64(w.bytes(must)))
+	}
+	return must
 }
 
 // endsAt says that the log's end is named as damaged, however long it was: what

@@ -18,6 +18,9 @@ type Damage struct {
 }
 
 func (r Damage) String() string {
+	if r.Kind == RotAstray {
+		return fmt.Sprintf("%s at %d: %s, %s", r.File, r.Off, r.Kind, r.Other)
+	}
 	if r.Other != "" {
 		return fmt.Sprintf("%s with %s: %s", r.File, r.Other, r.Kind)
 	}
@@ -34,12 +37,13 @@ const (
 	RotCut     = "the file ends here"
 	RotDeleted = "the file is gone"
 	RotSwapped = "two files have each other's names"
+	RotAstray  = "a block of 4 KiB is the other file's"
 )
 
 // Damages yields every damage of the disk's files: each kind at each sector or
 // block that is not zeros already, flips bits of each such sector, cuts each
-// file in some places, deletes it, and swaps it with the others of its
-// directory. The same seed flips the same bits.
+// file in some places, deletes it, swaps it with the others of its directory,
+// and lets each block of the next one stand in it. The same seed flips the same bits.
 func (d *Disk) Damages(seed uint64, bits int) iter.Seq[Damage] {
 	type file struct {
 		name string
@@ -64,13 +68,34 @@ func (d *Disk) Damages(seed uint64, bits int) iter.Seq[Damage] {
 			if !damagesOf(f.name, &f.n.now, seed, bits, yield) {
 				return
 			}
-			for _, g := range files[i+1:] {
-				if dirOf(f.name) == dirOf(g.name) && !yield(Damage{Kind: RotSwapped, File: f.name, Other: g.name}) {
+			for k, g := range files[i+1:] {
+				if dirOf(f.name) != dirOf(g.name) {
+					continue
+				}
+				if !yield(Damage{Kind: RotSwapped, File: f.name, Other: g.name}) {
+					return
+				}
+				if k == 0 && !(astray(f.name, g.name, &g.n.now, yield) && astray(g.name, f.name, &f.n.now, yield)) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// astray yields a write of each block of another file that went to the same
+// place of this one.
+func astray(name, other string, from *content, yield func(Damage) bool) bool {
+	page := int64(-1)
+	for i := range from.sectors() {
+		if off := i * SectorBytes / BlockBytes * BlockBytes; from.at(i).p != nil && off != page {
+			page = off
+			if !yield(Damage{Kind: RotAstray, File: name, Other: other, Off: off}) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func dirOf(name string) string { return name[:strings.LastIndexByte(name, '/')] }
@@ -120,6 +145,15 @@ func (d *Disk) Damage(r Damage) {
 		_, other, otherBase, _ := d.walk(r.Other)
 		for _, op := range []nameOp{{node: other, toDir: parent, toName: base}, {node: n, toDir: parent, toName: otherBase}} {
 			op.both()
+		}
+	case RotAstray:
+		_, other, _, _ := d.walk(r.Other)
+		for _, c := range []*content{&n.now, &n.kept} {
+			c.own()
+			for k := range int64(BlockBytes / SectorBytes) {
+				c.set(r.Off/SectorBytes+k, other.now.at(r.Off/SectorBytes+k))
+			}
+			cutTo(c, c.size, &d.arena)
 		}
 	default:
 		for _, c := range []*content{&n.now, &n.kept} {
