@@ -37,6 +37,7 @@ const (
 	HeaderWriter         = "Durafs-Writer"
 	HeaderResume         = "Durafs-Resume" // the token of a run that was prepared to be resumed
 	HeaderIdempotencyKey = "Idempotency-Key"
+	HeaderLastEventID    = "Last-Event-ID"
 )
 
 // Content types of the API.
@@ -44,6 +45,7 @@ const (
 	TypeJSON    = "application/json"
 	TypeNDJSON  = "application/x-ndjson"
 	TypeProblem = "application/problem+json"
+	TypeEvents  = "text/event-stream"
 )
 
 // Environment variables that the client and the commands know.

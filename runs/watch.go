@@ -108,7 +108,19 @@ func (s *Store) Watch(c Caller, q WatchQuery) (*Watcher, error) {
 		return w, nil
 	}
 	w.at = at
+	w.remind()
 	return w, nil
+}
+
+// remind asks again to abort where that was asked before: being asked has no
+// place in the log, so a watcher that goes on behind one may have missed it.
+func (w *Watcher) remind() {
+	if w.num == 0 {
+		return
+	}
+	if run, ok := w.store.Info(Ref(w.num)); ok && run.Phase == CancelRequested {
+		w.pending = append(w.pending, Event{Kind: EventAbort, ID: run.ID})
+	}
 }
 
 // begin registers and then lists what the snapshot is to tell.

@@ -53,6 +53,7 @@ type Domain interface {
 	Changed(ref runs.Ref) <-chan struct{}
 
 	lifecycle
+	Watch(c runs.Caller, q runs.WatchQuery) (*runs.Watcher, error)
 }
 
 var _ Domain = (*runs.Store)(nil)

@@ -61,6 +61,7 @@ func TestPrincipals(t *testing.T) {
 		"PUT /v1/scopes/{scope}":                  needOwner,
 		"DELETE /v1/scopes/{scope}":               needOwner,
 		"POST /v1/runs/{id}/rollback":             needWriter,
+		"GET /v1/events":                          needAny,
 		"POST /v1/runs/{id}/pin":                  needOwner,
 		"GET /v1/status":                          needOwner,
 		"GET /v1/openapi.json":                    needAny,

@@ -370,6 +370,10 @@ func (f *fake) Changed(ref runs.Ref) <-chan struct{} {
 	return f.at(ref).changed
 }
 
+func (f *fake) Watch(c runs.Caller, q runs.WatchQuery) (*runs.Watcher, error) {
+	return nil, &runs.Refusal{Code: runs.NotOwner, Detail: "this domain tells of no changes"}
+}
+
 // logOf is the whole log of a run.
 func (f *fake) logOf(id string) string {
 	f.mu.Lock()

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -46,6 +47,8 @@ type getExample struct {
 	Name   string            `json:"name"`
 	Header map[string]string `json:"header"`
 	Status int               `json:"x-status"`
+	// Stream is true for an answer without end: its first event is checked.
+	Stream bool `json:"x-stream"`
 }
 
 func describe(t *testing.T) (description, map[string]operation) {
@@ -131,6 +134,14 @@ func TestDescriptionIsTrue(t *testing.T) {
 			})
 		}
 		for example, e := range op.Examples {
+			if e.Stream {
+				sent++
+				t.Run(op.ID+" "+example, func(t *testing.T) {
+					d.run()
+					checkAnswer(t, x, op, http.StatusOK, d.firstEvent(path+"?"+e.Query))
+				})
+				continue
+			}
 			send(example, e.Status, e.Query, e.Name, "", "", e.Header)
 		}
 		for contentType, c := range op.RequestBody.Content {
@@ -214,6 +225,12 @@ func checkAnswer(t *testing.T, x validator, op operation, status int, a answer) 
 	}
 	docs := []string{a.body}
 	switch {
+	case contentType == control.TypeEvents:
+		_, data, ok := strings.Cut(strings.TrimSpace(a.body), "\ndata: ")
+		if !ok {
+			t.Fatalf("no event: %s", a.body)
+		}
+		docs = []string{data}
 	case contentType == typeNDJSON:
 		docs = slices.Collect(strings.Lines(a.body))
 	case !strings.Contains(contentType, "json"):

@@ -82,6 +82,7 @@ var routes = []route{
 	{"DELETE", "/v1/scopes/{scope}", needOwner, (*request).revokeScope, false},
 	{"POST", "/v1/runs/{id}/rollback", needWriter, (*request).rollback, false},
 	{"POST", "/v1/runs/{id}/pin", needOwner, (*request).pin, false},
+	{"GET", "/v1/events", needAny, (*request).events, false},
 	{"GET", "/v1/status", needOwner, (*request).status, true},
 	{"GET", "/v1/openapi.json", needAny, (*request).openapi, true},
 	{"GET", "/healthz", needAny, (*request).healthz, true},

@@ -36,6 +36,12 @@ type Server struct {
 	// closing is closed when Shutdown begins: followers and streams end.
 	closing   chan struct{}
 	closeOnce sync.Once
+	// down is the same as a context.
+	down   context.Context
+	goDown context.CancelFunc
+
+	// watchers counts the streams of events that are open.
+	watchers atomic.Int64
 
 	// large is the memory of bodies and rows beyond their first buffers.
 	large budget
@@ -58,6 +64,7 @@ func New(opt Options) *Server {
 		owners:  map[uint32]bool{0: true, uint32(os.Getuid()): true},
 		closing: make(chan struct{}),
 	}
+	s.down, s.goDown = context.WithCancel(context.Background())
 	s.large.max = s.limits.largeBytesMax
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -100,6 +107,7 @@ func (s *Server) Serve(l net.Listener, kind Socket) error {
 // ctx ends first, what is left is cut off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.closeOnce.Do(func() { close(s.closing) })
+	s.goDown()
 	s.mu.Lock()
 	servers := s.servers
 	s.mu.Unlock()
