@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
 )
 
 // Why an agent asks that its run waits.
@@ -162,12 +163,22 @@ type Offer struct {
 	InMS  int64 `json:"in_ms"`
 }
 
-// Resumable lists the runs that may be resumed without anyone's decision. It
-// needs an owner.
-func (c *Client) Resumable(ctx context.Context) ([]Offer, error) {
-	var a struct {
-		Offers []Offer `json:"offers"`
+// Resumable lists the runs that may be resumed without anyone's decision, the
+// oldest first; it reads all pages of the list. It needs an owner.
+func (c *Client) Resumable(ctx context.Context) (all []Offer, err error) {
+	k := &call{method: http.MethodGet, path: "/v1/resumable", query: url.Values{}, repeatable: true}
+	for {
+		var page struct {
+			Offers []Offer `json:"offers"`
+			Next   string  `json:"next"`
+		}
+		if _, err := c.answer(ctx, k, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Offers...)
+		if page.Next == "" {
+			return all, nil
+		}
+		k.query.Set("after", page.Next)
 	}
-	_, err := c.answer(ctx, &call{method: http.MethodGet, path: "/v1/resumable", repeatable: true}, &a)
-	return a.Offers, err
 }

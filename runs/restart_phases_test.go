@@ -86,7 +86,7 @@ func (w *world) answers() string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	offers, err := w.s.Resumable(owner)
+	offers, err := w.resumable()
 	if err != nil {
 		w.t.Fatal(err)
 	}

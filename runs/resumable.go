@@ -1,6 +1,11 @@
 package runs
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+)
 
 // Offer is a paused run that may be resumed without anyone's decision, and when.
 type Offer struct {
@@ -16,36 +21,72 @@ type Offer struct {
 	InMS  int64 `json:"in_ms"`
 }
 
-// ResumableMax bounds a list of offers; the oldest admissions come first.
+// OfferPage is a page of a list of offers, the oldest admissions first. Next is
+// the cursor of the following page, "" at the end.
+type OfferPage struct {
+	Offers []Offer `json:"offers"`
+	Next   string  `json:"next,omitempty"`
+}
+
+// ResumableMax bounds a page of offers.
 const ResumableMax = 1000
 
 // Resumable lists the runs that may be resumed without an owner's decision:
 // those that were interrupted before any effect that must not be repeated, and
-// those whose missing scope is granted now. Needs an owner.
-func (s *Store) Resumable(c Caller) ([]Offer, error) {
+// those whose missing scope is granted now. after is the cursor of a former
+// page, "" for the first. A run that cannot be read is left out. Needs an owner.
+func (s *Store) Resumable(c Caller, after string) (OfferPage, error) {
+	page := OfferPage{Offers: []Offer{}}
 	if !c.owns() {
-		return nil, refuse(NotOwner, "only an owner resumes runs")
+		return page, refuse(NotOwner, "only an owner resumes runs")
 	}
-	s.mu.RLock()
-	nums := make([]uint32, 0, 16)
-	for _, p := range []Phase{PausedInterruption, PausedPermission} {
-		nums = append(nums, s.index.inPhase(p)...)
+	behind := uint64(0)
+	if after != "" {
+		var err error
+		if behind, err = strconv.ParseUint(after, 10, 64); err != nil {
+			return page, fieldRefusal(BadCursor, "after", "%s is no cursor of this list", quote(after))
+		}
 	}
-	s.mu.RUnlock()
-	offers := []Offer{}
-	for _, num := range nums {
-		if len(offers) == ResumableMax {
+	for _, w := range s.mayBeOffered(behind) {
+		if len(page.Offers) == ResumableMax {
+			page.Next = strconv.FormatUint(behind, 10)
 			break
 		}
-		o, err := s.offerOf(num)
+		behind = w.admission
+		o, err := s.offerOf(w.num)
+		if isDamage(err) || CodeOf(err) == UnknownRun {
+			continue
+		}
 		if err != nil {
-			return nil, err
+			return page, err
 		}
 		if o != nil {
-			offers = append(offers, *o)
+			page.Offers = append(page.Offers, *o)
 		}
 	}
-	return offers, nil
+	return page, nil
+}
+
+// waitingRun is a run that may have an offer.
+type waitingRun struct {
+	num       uint32
+	admission uint64
+}
+
+// mayBeOffered lists them from an admission on, in their order.
+func (s *Store) mayBeOffered(behind uint64) []waitingRun {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var all []waitingRun
+	for _, p := range []Phase{PausedInterruption, PausedPermission} {
+		for _, num := range s.index.inPhase(p) {
+			if at := s.index.admission(num); at > behind {
+				all = append(all, waitingRun{num, at})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b waitingRun) int { return cmp.Compare(a.admission, b.admission) })
+	return all
 }
 
 // offerOf is a run's offer, nil if it cannot be resumed now or soon.

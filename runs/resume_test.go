@@ -58,12 +58,12 @@ func TestResume(t *testing.T) {
 	if r := wantCode(t, err, AttachWindow); r.RetryAfter != 10*time.Second {
 		t.Errorf("the window is %s", r.RetryAfter)
 	}
-	offers, err := w.s.Resumable(owner)
+	offers, err := w.resumable()
 	if err != nil || len(offers) != 1 || offers[0].Ready || offers[0].InMS != 10_000 || !offers[0].Available || offers[0].UID != 7 {
 		t.Errorf("offers: %+v, %v", offers, err)
 	}
 	w.pass(f, 10*time.Second)
-	if offers, _ = w.s.Resumable(owner); len(offers) != 1 || !offers[0].Ready {
+	if offers, _ = w.resumable(); len(offers) != 1 || !offers[0].Ready {
 		t.Errorf("offers: %+v", offers)
 	}
 	_, err = w.s.Prepare(ctx, Caller{UID: 7}, old.id, PrepareRequest{IfMatch: offers[0].ETag})
@@ -151,7 +151,7 @@ func TestUncertain(t *testing.T) {
 		a.mustClaim(fmt.Sprint("c", i+1), "write", "mutating")
 	}
 	w.reopen()
-	if offers, err := w.s.Resumable(owner); err != nil || len(offers) != 0 {
+	if offers, err := w.resumable(); err != nil || len(offers) != 0 {
 		t.Errorf("it is offered: %+v, %v", offers, err)
 	}
 	for name, r := range map[string]PrepareRequest{
@@ -314,7 +314,7 @@ func TestPause(t *testing.T) {
 	wantCode(t, err, PermissionMissing)
 	offered := func() int {
 		t.Helper()
-		offers, err := w.s.Resumable(owner)
+		offers, err := w.resumable()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,6 +349,33 @@ func TestPause(t *testing.T) {
 	if scopes, err := w.s.Scopes(owner); err != nil || len(scopes) != 2 || scopes[1] != (Grant{"mail:send", 1000}) {
 		t.Errorf("the scopes are %+v, %v", scopes, err)
 	}
+}
+
+// resumable is the first page of the offers.
+func (w *world) resumable() ([]Offer, error) {
+	p, err := w.s.Resumable(owner, "")
+	return p.Offers, err
+}
+
+// TestResumablePages: every run is on one page, and none on two.
+func TestResumablePages(t *testing.T) {
+	w, _ := newTimed(t)
+	for i := range ResumableMax + 2 {
+		w.start(StartRequest{ID: fmt.Sprint("exec_", i)})
+	}
+	w.reopen()
+	first, err := w.s.Resumable(owner, "")
+	if err != nil || len(first.Offers) != ResumableMax || first.Offers[0].ID != "exec_0" || first.Next == "" {
+		t.Fatalf("%d offers, next %q, %v", len(first.Offers), first.Next, err)
+	}
+	rest, err := w.s.Resumable(owner, first.Next)
+	if err != nil || len(rest.Offers) != 2 || rest.Offers[0].ID != fmt.Sprint("exec_", ResumableMax) || rest.Next != "" {
+		t.Errorf("then %+v, %v", rest, err)
+	}
+	_, err = w.s.Resumable(owner, "no number")
+	wantCode(t, err, BadCursor)
+	_, err = w.s.Resumable(Caller{UID: 7}, "")
+	wantCode(t, err, NotOwner)
 }
 
 // toldOffers counts the offers that a watcher is told of.

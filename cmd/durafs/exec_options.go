@@ -81,6 +81,9 @@ only what --keep-env names: do not put secrets into arguments.`,
 			return cobra.MinimumNArgs(1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkResumeFlags(cmd, o.Resume != ""); err != nil {
+				return err
+			}
 			if o.Resume != "" {
 				return runExecResume(cmd.Context(), a, o)
 			}
@@ -93,6 +96,21 @@ only what --keep-env names: do not put secrets into arguments.`,
 	o.AddFlags(cmd.Flags())
 	cmd.Flags().SetInterspersed(false) // what follows the command's name is the command's
 	return cmd
+}
+
+// checkResumeFlags refuses flags of a new run where one is resumed, and those of
+// a resume where none is.
+func checkResumeFlags(cmd *cobra.Command, resumes bool) error {
+	wrong, why := []string{"decide", "force", "if-match"}, "goes with --resume"
+	if resumes {
+		wrong, why = []string{"id", "thread", "parent", "label", "lease", "safety", "keep-env"}, "is of a new run, and --resume takes up one that is there"
+	}
+	for _, name := range wrong {
+		if cmd.Flags().Changed(name) {
+			return badUsage(cmd, "--%s %s", name, why)
+		}
+	}
+	return nil
 }
 
 // safeties are the classes of replay safety, the best first.

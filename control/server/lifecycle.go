@@ -16,7 +16,7 @@ type lifecycle interface {
 	Activate(ctx context.Context, c runs.Caller, id string, r runs.ActivateRequest) (runs.Activated, error)
 	FailDispatch(ctx context.Context, c runs.Caller, id string, r runs.FailRequest) (*runs.Record, string, error)
 	OpenResumeRequest(c runs.Caller, id string) (runs.PayloadReader, error)
-	Resumable(c runs.Caller) ([]runs.Offer, error)
+	Resumable(c runs.Caller, after string) (runs.OfferPage, error)
 	Scopes(c runs.Caller) ([]runs.Grant, error)
 	GrantScope(ctx context.Context, c runs.Caller, scope string, grant bool) error
 	Pin(ctx context.Context, c runs.Caller, id string, r runs.PinRequest) (runs.PinAnswer, error)

@@ -109,18 +109,17 @@ func (r *request) resumeRequest() error {
 	return r.serveContent(rd)
 }
 
-// resumable is GET /v1/resumable.
+// resumable is GET /v1/resumable?after=.
 func (r *request) resumable() error {
-	if q := r.query(nil); q.err != nil {
+	q := r.query([]string{"after"})
+	if q.err != nil {
 		return q.err
 	}
-	offers, err := r.s.runs.Resumable(r.caller)
+	page, err := r.s.runs.Resumable(r.caller, q.str("after"))
 	if err != nil {
 		return err
 	}
-	return r.answer(http.StatusOK, struct {
-		Offers []runs.Offer `json:"offers"`
-	}{offers})
+	return r.answer(http.StatusOK, page)
 }
 
 // needsResume is the problem of a request without a resume token.
