@@ -77,6 +77,9 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 	case kindRemoved:
 		l.phase = PhaseNone
 		s.locks.took(l.lock, l.num, false)
+		if gone, err := parseRemoval(*e); err == nil {
+			s.acc.journals[gone.Journal] = lsn // it loses a row
+		}
 	case kindClaim:
 		if l.tools != nil {
 			l.tools.claimed(l.num, e.claim)

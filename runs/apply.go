@@ -94,7 +94,7 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 			return 0, fmt.Errorf("LSN %d: %w", lsn, err)
 		}
 		c, i = x.at(e.run)
-		c.changed[i] = b.stamp.at
+		c.changed[i] = max(c.changed[i], b.stamp.at) // the wall clock may go back, a directory's time must not
 	}
 	return changed, nil
 }

@@ -138,7 +138,7 @@ func (d *derived) addEntry(e entry, at derivedAt) (err error) {
 		changes = false
 	}
 	if changes {
-		r.row.changed = at.time
+		r.row.changed = max(r.row.changed, at.time)
 	}
 	return err
 }

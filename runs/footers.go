@@ -238,9 +238,7 @@ func (x *index) load(r *tableRow) error {
 		c.revision[i], c.epoch[i], c.uid[i], c.record[i] = r.revision, r.epoch, r.uid, r.record
 		x.setPhase(r.run, r.phase)
 	}
-	if r.changed != 0 {
-		c.changed[i] = r.changed
-	}
+	c.changed[i] = max(c.changed[i], r.changed)
 	if r.heartbeat != 0 {
 		c.heartbeat[i] = r.heartbeat
 	}

@@ -360,3 +360,66 @@ func TestLockIsWaitedFor(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestKeyOfSomebodyElse: an Idempotency-Key tells nobody of the run of another
+// user.
+func TestKeyOfSomebodyElse(t *testing.T) {
+	w := newWorld(t)
+	a := w.start(StartRequest{IdempotencyKey: "k", Task: "private"})
+	for _, body := range [][32]byte{{}, {1}} {
+		st, err := w.s.Start(ctx, Caller{UID: 8}, StartRequest{IdempotencyKey: "k", BodyHash: body})
+		if r := wantCode(t, err, IdempotencyMismatch); st.Record != nil || strings.Contains(r.Error()+r.Holder, a.id) {
+			t.Errorf("another user is told %s, %v", mustJSON(st), err)
+		}
+	}
+	a.mustAppend(`{"x":1}`) // and has not fenced the agent
+	if st, err := w.s.Start(ctx, owner, StartRequest{IdempotencyKey: "k"}); err != nil || !st.Replayed || st.Writer != "" {
+		t.Errorf("an owner is told %v", err)
+	}
+}
+
+// TestLockThroughSomebodyElse: to name the holder of a lock as parent does not
+// let another user's run in.
+func TestLockThroughSomebodyElse(t *testing.T) {
+	w := newWorld(t)
+	a := w.start(StartRequest{Lock: "L"})
+	child := StartRequest{Lock: "L", Parent: a.id}
+	_, err := w.s.Start(ctx, Caller{UID: 8}, child)
+	wantCode(t, err, LockHeld)
+	for _, c := range []Caller{{UID: 7}, owner} {
+		if _, err := w.s.Start(ctx, c, child); err != nil {
+			t.Errorf("who may list the holder: %v", err)
+		}
+	}
+}
+
+// TestJournalAfterRollback: what a journal was before is told right after a row
+// of it was taken out, too.
+func TestJournalAfterRollback(t *testing.T) {
+	w, full := newFull(t)
+	w.start(StartRequest{})
+	a := w.start(StartRequest{})
+	a.deny(full)
+	if err := w.s.Rollback(ctx, a.c, a.id); err != nil {
+		t.Fatal(err)
+	}
+	w.s.mu.RLock()
+	accepted, published := w.s.journalVersion("master"), w.s.index.journals["master"].version
+	w.s.mu.RUnlock()
+	if accepted != published {
+		t.Errorf("the journal's last change has the LSN %d, and %d counts as accepted", published, accepted)
+	}
+}
+
+// TestClockGoesBack: the time of a run's last change, which is that of its
+// directory in the mount, never does.
+func TestClockGoesBack(t *testing.T) {
+	w, f := newTimed(t)
+	a := w.start(StartRequest{})
+	before := w.info(a.id).ChangedAt
+	f.JumpWall(-time.Hour)
+	a.mustAppend(`{"x":1}`)
+	if got := w.info(a.id).ChangedAt; got.Before(before) {
+		t.Errorf("it goes back from %s to %s", before, got)
+	}
+}

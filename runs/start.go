@@ -90,11 +90,12 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	if err := s.putResume(ctx, a); err != nil {
 		return Started{}, true, err
 	}
-	turn, leave, err := s.waitLock(ctx, a.req.Lock, a.req.Parent, a.until-s.clock.Boot())
+	turn, leave, err := s.waitLock(ctx, a.req.Lock, s.lockParent(a), a.until-s.clock.Boot())
 	if err != nil {
 		return Started{}, true, err
 	}
 	defer leave()
+	lockParent := s.lockParent(a)
 	num := s.numbers.Add(1)
 	rec := s.firstRecord(a)
 	s.mu.RLock()
@@ -122,7 +123,7 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 		case !now.Enrolled:
 			return wal.Decision{After: s.acc.settingsLSN, Err: targetNotEnrolled(rec.Target)}
 		}
-		if holder, ok := s.enters(rec.Lock, rec.Parent, turn); !ok {
+		if holder, ok := s.enters(rec.Lock, lockParent, turn); !ok {
 			if overtaken = a.until > s.clock.Boot(); overtaken { // by another start, or an attach; wait again
 				return wal.Decision{}
 			}
@@ -196,6 +197,17 @@ func (s *Store) firstRecord(a *starting) *record {
 		rec.ID = newID(s.clock)
 	}
 	return rec
+}
+
+// lockParent is the parent through which a start may enter a lock that is held:
+// one whose run the starter could list, else naming a holder would be enough.
+func (s *Store) lockParent(a *starting) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if l := s.view(s.find(a.req.Parent)); a.req.Parent == "" || l.gone() || !a.caller.Owner && l.uid != a.caller.UID {
+		return ""
+	}
+	return a.req.Parent
 }
 
 // inherited are a run's labels and those of its parent that it does not set

@@ -105,9 +105,11 @@ func TestStartAgain(t *testing.T) {
 		}
 	}
 	cur.mustAppend(`{}`)
-	other, err := w.s.Start(ctx, Caller{UID: 8}, req)
+	_, err = w.s.Start(ctx, Caller{UID: 8}, req)
+	wantCode(t, err, IdempotencyMismatch)
+	other, err := w.s.Start(ctx, owner, req)
 	if err != nil || !other.Replayed || other.Writer != "" || other.Record.Epoch != 2 {
-		t.Errorf("by another uid: %+v, %v", other, err)
+		t.Errorf("by an owner: %+v, %v", other, err)
 	}
 	w.reopen()
 	third, err := w.s.Start(ctx, Caller{UID: 7}, req)

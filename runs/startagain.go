@@ -36,6 +36,10 @@ func (s *Store) startAgain(ctx context.Context, a *starting, num uint32) (Starte
 		case l.gone() || !s.startHolds(a) || l.revision != rec.revision:
 			overtaken = true
 			return l.answer(nil)
+		case l.uid != a.caller.UID && !a.caller.Owner: // whose run it is, is not this caller's to know
+			r := refuse(IdempotencyMismatch, "the Idempotency-Key has begun a run of somebody else")
+			r.Field = "Idempotency-Key"
+			return l.answer(r)
 		case a.known.body != a.bodyHash:
 			r := refuse(IdempotencyMismatch, "the Idempotency-Key has begun the run %s with another body", rec.ID)
 			r.Field, r.Holder = "Idempotency-Key", rec.ID

@@ -249,9 +249,7 @@ func (r *tableRow) add(next *tableRow) {
 	if next.admission != 0 {
 		r.admission, r.started, r.text = next.admission, next.started, next.text
 	}
-	if next.changed != 0 {
-		r.changed = next.changed
-	}
+	r.changed = max(r.changed, next.changed)
 	if next.heartbeat != 0 {
 		r.heartbeat = next.heartbeat
 	}
