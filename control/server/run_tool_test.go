@@ -422,3 +422,31 @@ func (f *failingOutcomes) Outcome(ctx context.Context, c runs.Caller, id string,
 	}
 	return f.Domain.Outcome(ctx, c, id, r)
 }
+
+// TestToolOfACancelledRun: when the owner cancels the run, the tool that runs is
+// told so, and its outcome is still recorded; the next call is refused.
+func TestToolOfACancelledRun(t *testing.T) {
+	d := serveStore(t)
+	lease := int64(300) // so that it beats often
+	run, err := d.client().Run(t.Context(), control.StartRequest{LeaseMS: &lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	got, err := run.Tool(t.Context(), control.ToolCall{ID: "a", Name: "t"}, control.Mutating, func(ctx context.Context, _ control.Claimed) (any, error) {
+		if _, err := d.client().Cancel(t.Context(), run.ID(), control.CancelRequest{}); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		return "half", ctx.Err()
+	}, nil)
+	if err != nil || string(got.Outcome) != `{"status":"error","error":"context canceled","value":"half"}` || string(got.Projection) != projection.Sentinel {
+		t.Errorf("%v %s %s", err, got.Outcome, got.Projection)
+	}
+	_, err = run.Tool(t.Context(), control.ToolCall{ID: "b", Name: "t"}, control.ReadOnly, nil, nil)
+	isProblem(t, err, control.CodeCancelled)
+	rec, err := run.Client().Abort(t.Context(), run.ID(), control.AbortAcknowledged)
+	if err != nil || rec.Phase != control.PhaseCancelled || len(rec.OpenCalls) > 0 {
+		t.Errorf("%+v, %v", rec, err)
+	}
+}
