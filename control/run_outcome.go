@@ -135,7 +135,7 @@ func (o *callOutcome) resolve(candidate []byte) {
 	})
 }
 
-// candidateOf is what the projector makes, nil if it panics or fails.
+// candidateOf is what the projector makes, nil if it panics, fails or is late.
 func candidateOf(ctx context.Context, projector Projector, line []byte) (candidate []byte) {
 	defer func() {
 		if recover() != nil {
@@ -143,7 +143,7 @@ func candidateOf(ctx context.Context, projector Projector, line []byte) (candida
 		}
 	}()
 	b, err := projector(ctx, bytes.TrimSuffix(bytes.Clone(line), []byte("\n")))
-	if err != nil || len(b) == 0 {
+	if err != nil || len(b) == 0 || ctx.Err() != nil {
 		return nil
 	}
 	return append(bytes.ReplaceAll(b, []byte("\n"), []byte(" ")), '\n')
