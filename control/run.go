@@ -34,8 +34,11 @@ type Run struct {
 
 	wanted context.Context // ends when the owner cancelled the run
 	abort  context.CancelFunc
+	live   context.Context // until Close, or the end of the run
 	stop   context.CancelFunc
 	done   chan struct{} // closed when the beating goroutine has ended
+
+	listening sync.WaitGroup // for the goroutine that listens for an abort
 
 	attaching sync.Mutex // one attach at a time
 	rows      sync.Mutex // one row without a key, or stream, at a time
@@ -46,6 +49,7 @@ type Run struct {
 		epoch    uint64
 		attached uint64 // how often the run was taken back
 		lastSeq  uint64 // highest sequence number that this handle knows of
+		listens  bool   // for an abort
 		lost     error  // why the handle is of no use any more
 		// calls are those of this handle that are not committed, by label.
 		calls map[string]*Call
@@ -86,9 +90,8 @@ func (c *Client) Adopt(ctx context.Context, id string) (*Run, error) {
 	}
 	r.note(rec)
 	r.saw(rec.Log.LastSeq)
-	beatCtx, stop := context.WithCancel(context.Background())
-	r.stop = stop
-	go r.beats(beatCtx, beatInterval(rec.LeaseMS))
+	r.live, r.stop = context.WithCancel(context.Background())
+	go r.beats(r.live, beatInterval(rec.LeaseMS))
 	return r, nil
 }
 
@@ -108,8 +111,18 @@ func (r *Run) Record() *Record {
 	return r.mu.record
 }
 
-// Abort is closed once a beat learns that the owner cancelled the run.
-func (r *Run) Abort() <-chan struct{} { return r.wanted.Done() }
+// Abort is closed once the handle learns that the owner cancelled the run: from
+// a beat, and from the first call of Abort on also from a stream of events,
+// which says it at once.
+func (r *Run) Abort() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.mu.listens && r.live.Err() == nil {
+		r.mu.listens = true
+		r.listening.Go(r.listen)
+	}
+	return r.wanted.Done()
+}
 
 // Attached counts how often the handle took the run back.
 func (r *Run) Attached() uint64 {
@@ -128,8 +141,11 @@ func (r *Run) Lost() error {
 
 // Close stops beating. The run goes on; without beats its lease will expire.
 func (r *Run) Close() error {
-	r.stop()
+	r.mu.Lock()
+	r.stop() // from here on nobody begins to listen
+	r.mu.Unlock()
 	<-r.done
+	r.listening.Wait()
 	return nil
 }
 

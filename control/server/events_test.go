@@ -326,3 +326,23 @@ func TestEventID(t *testing.T) {
 		t.Errorf("no id: %d", resp.StatusCode)
 	}
 }
+
+// TestAbortByEvent: a handle that listens learns of a cancel without a beat.
+func TestAbortByEvent(t *testing.T) {
+	d := serveStore(t)
+	none := int64(0) // no lease, no beats
+	run, err := d.client().Run(t.Context(), control.StartRequest{LeaseMS: &none})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	abort := run.Abort()
+	if _, err := d.client().Cancel(t.Context(), run.ID(), control.CancelRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-abort:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it was not told")
+	}
+}

@@ -162,7 +162,7 @@ var goroutineFiles = map[string]string{
 	"cmd/durafs/internal/child/signals.go": "1, passes signals on; until the child ended",
 	"cmd/durafs/serve.go":                  "1, looks after interrupted commands; until the daemon stops",
 	"cmd/durafs/supervise_dispatch.go":     "1 per command that runs again, waits for it; until it has ended",
-	"control/run.go":                       "1 per attached run, beats; until Close",
+	"control/run.go":                       "2 per attached run, beat and listen for an abort; until Close",
 	"control/run_outcome.go":               "1 per outcome, runs its projector; until that returns",
 	"control/server/stream.go":             "2 per append stream, wait for groups and write answers; until the request ends",
 	"control/window.go":                    "1 per stream, delivers; until Close",
