@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"durafs/control"
 )
 
@@ -96,7 +94,8 @@ func writeNative(name string, block []byte, n int64) error {
 	return f.Sync()
 }
 
-// dropCache makes the kernel forget what it has of the files below dir.
+// dropCache makes the kernel forget what it has of the files below dir, but for
+// those in a mount.
 func dropCache(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		switch {
@@ -107,12 +106,7 @@ func dropCache(dir string) error {
 		case !e.Type().IsRegular():
 			return nil
 		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+		return dropFile(path)
 	})
 }
 
