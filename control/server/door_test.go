@@ -124,7 +124,7 @@ func TestNoSuchRoute(t *testing.T) {
 		{"GET", "/", 404, control.CodeNoRoute, ""},
 		{"GET", "/v1", 404, control.CodeNoRoute, ""},
 		{"GET", "/v2/runs", 404, control.CodeNoRoute, ""},
-		{"GET", "/v1/events", 404, control.CodeNoRoute, ""},
+		{"GET", "/v1/event", 404, control.CodeNoRoute, ""},
 		{"POST", "/v1/runs/" + id + "/nothing", 404, control.CodeNoRoute, ""},
 		{"DELETE", "/v1/runs/" + id, 405, control.CodeMethod, "GET, HEAD"},
 		{"PUT", "/v1/runs", 405, control.CodeMethod, "GET, HEAD, POST"},
