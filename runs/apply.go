@@ -11,6 +11,12 @@ import (
 // nothing else. What the batches of a sealed segment make together stands in
 // its run table (derive.go), which an open loads instead.
 func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKinds, err error) {
+	return x.applyOf(b, lsn, pos, nil)
+}
+
+// applyOf is apply of the entries of some runs, and of those only what is not
+// of the whole store; nil: of all.
+func (x *index) applyOf(b *batch, lsn uint64, pos wal.Position, of map[uint32]bool) (changed ChangeKinds, err error) {
 	seqs := make([]uint64, 1, 4)[:0]
 	for _, r := range b.stamp.runs {
 		seqs = append(seqs, r.seq)
@@ -22,6 +28,9 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 	}
 	for n, e := range b.entries {
 		at := makePlace(pos, n)
+		if of != nil && !of[e.run] {
+			continue
+		}
 		if e.run == 0 {
 			if err := x.applyStore(e, lsn, at); err != nil {
 				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
@@ -70,13 +79,20 @@ func (x *index) apply(b *batch, lsn uint64, pos wal.Position) (changed ChangeKin
 			if e.kind == kindThread {
 				enter = x.applyThread
 			}
+			if of != nil {
+				enter = func(entry, uint64, place) error { return nil }
+			}
 			if err := enter(e, lsn, at); err != nil {
 				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
 			}
 			x.applyOnce(c, i, e)
 			continue
 		case kindRemoved:
-			if err := x.applyRemoval(e, lsn); err != nil {
+			remove := x.applyRemoval
+			if of != nil {
+				remove = x.applyRemovalOfRun
+			}
+			if err := remove(e, lsn); err != nil {
 				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
 			}
 			changed |= ChangedRemoved

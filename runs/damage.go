@@ -42,6 +42,8 @@ type damage struct {
 	// log is where the rows are, where the run's list of extents does not say
 	// so any more; nil: it does.
 	log []extent
+	// apart: its footers tell nothing of it from here on; see apart.go.
+	apart bool
 	// seen are the places that were found damaged by readers.
 	seen map[damagePlace]bool
 }
@@ -92,6 +94,7 @@ func (x *index) lose(lost *wal.DamageError) {
 // loseOf enters the loss of up to count entries of a run; 0: of any number.
 func (x *index) loseOf(num, count uint32) {
 	d := x.damageOf(num)
+	d.apart = true
 	c, i := x.at(num)
 	if c.phase[i] == PhaseNone {
 		return // its start is lost, and with it who it is

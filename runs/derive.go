@@ -28,6 +28,11 @@ type derived struct {
 	names   []hash16 // of payloads
 	threads []byte   // events of threads
 
+	// apart are the runs that have lost something, and listed those of them that
+	// the segment has something of: see apart.go.
+	apart  map[uint32]bool
+	listed map[uint32]bool
+
 	// ref is the table that was written, and merged how many it took over.
 	ref    tableRef
 	merged int
@@ -47,7 +52,7 @@ type derivedRun struct {
 // newDerived begins with a segment; before is what the segments before it leave,
 // and becomes its own.
 func newDerived(seg uint32, before whole) *derived {
-	return &derived{seg: seg, whole: before, packs: map[uint32]uint32{}, runs: map[uint32]*derivedRun{}}
+	return &derived{seg: seg, whole: before, packs: map[uint32]uint32{}, runs: map[uint32]*derivedRun{}, listed: map[uint32]bool{}}
 }
 
 // add adds the segment's next batch.
@@ -70,7 +75,11 @@ func (d *derived) add(f wal.Frame) error {
 		}
 		i := b.stamp.find(e.run)
 		at := derivedAt{lsn: f.LSN, time: b.stamp.at, pos: f.Pos, place: makePlace(f.Pos, n), seq: next[i], ordinal: ordinal[i]}
-		if err := d.addEntry(e, at); err != nil {
+		add := d.addEntry
+		if _, apart := d.apart[e.run]; apart {
+			add = d.addApart
+		}
+		if err := add(e, at); err != nil {
 			return err
 		}
 		switch e.kind {
@@ -166,13 +175,7 @@ func (d *derived) addRemoval(e entry, lsn uint64) error {
 	if err != nil {
 		return err
 	}
-	if name := gone.Labels["thread"]; name != "" {
-		v := threadEvent{message: message{lsn: lsn, run: e.run}, name: name, removed: true}
-		d.threads = v.append(d.threads)
-	}
-	if j := d.whole.journals[gone.Journal]; j != nil {
-		j.remove(gone.Admission, lsn)
-	}
+	d.removeFromStore(e.run, gone, lsn)
 	r := d.runs[e.run]
 	delete(d.runs, e.run)
 	d.newest = max(d.newest, e.run)
@@ -185,6 +188,17 @@ func (d *derived) addRemoval(e entry, lsn uint64) error {
 	}
 	d.runs[e.run] = &derivedRun{row: row}
 	return nil
+}
+
+// removeFromStore takes what an admission made out of what is of the whole store.
+func (d *derived) removeFromStore(run uint32, gone *removal, lsn uint64) {
+	if name := gone.Labels["thread"]; name != "" {
+		v := threadEvent{message: message{lsn: lsn, run: run}, name: name, removed: true}
+		d.threads = v.append(d.threads)
+	}
+	if j := d.whole.journals[gone.Journal]; j != nil {
+		j.remove(gone.Admission, lsn)
+	}
 }
 
 // onceFlag is the flag of what a run's end writes once, 0 for other entries.
@@ -253,14 +267,19 @@ func (d *derived) addPayload(r *derivedRun, e entry, at derivedAt) error {
 	if err != nil {
 		return err
 	}
-	if h := p.ref.Hint; h != (cas.Hint{}) {
-		d.packs[h.Pack] = max(d.packs[h.Pack], h.End)
-	}
+	d.notePack(p.ref.Hint)
 	name := nameHash(e.run, p.name)
 	d.names = append(d.names, name)
 	r.marks = append(r.marks, mark{kind: kindPayload, offset: at.pos.Offset, entry: at.place.entry, name: name})
 	r.row.payloads = uint32(at.ordinal) + 1
 	return nil
+}
+
+// notePack notes up to where a pack is referred to.
+func (d *derived) notePack(h cas.Hint) {
+	if h != (cas.Hint{}) {
+		d.packs[h.Pack] = max(d.packs[h.Pack], h.End)
+	}
 }
 
 // end completes what was added: prev tells, of each run, the segment before in
@@ -326,6 +345,9 @@ func (d *derived) write(w sectionWriter, before older) error {
 		return err
 	}
 	d.ref, d.merged = tableRef{head.from, head.to, head.rows}, len(before.tables)
+	if err := d.writeApart(w); err != nil {
+		return err
+	}
 	if err := d.writeThreads(w, before.threads); err != nil {
 		return err
 	}

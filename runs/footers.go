@@ -16,12 +16,10 @@ const sealingSliceRuns = 128
 
 // Derive implements wal.Derived.
 func (s *Store) Derive(seg uint32, batches wal.Batches, w *wal.FooterWriter) error {
-	d := newDerived(seg, s.sealedWhole.clone())
-	if err := batches(d.add); err != nil {
+	d, err := s.derive(seg, &s.sealedWhole, batches)
+	if err != nil {
 		return err
 	}
-	d.end(s.tailOf)
-	d.batch = batch{}
 	n := toMerge(s.tables, uint32(len(d.runs)))
 	before, err := s.openOlder(s.tables[len(s.tables)-n:])
 	if err != nil {
@@ -112,37 +110,47 @@ func (s *Store) Load(seg uint32, sections wal.Sections) error {
 	if err := s.index.loadThreads(sections); err != nil {
 		return err
 	}
+	if err := s.loadApart(sections, seg); err != nil {
+		return err
+	}
 	if err := s.loadTable(t); err != nil {
 		return err
 	}
-	s.tables = append(s.tables, tableRef{t.from, t.to, t.rows})
+	ref := tableRef{t.from, t.to, t.rows}
+	if apart := len(s.left); apart > 0 && s.left[apart-1].seg == seg {
+		ref.rows = noTable
+	}
+	s.tables = append(s.tables, ref)
 	return nil
 }
 
 // Walk implements wal.Derived: what a footer should have told is made again,
 // and kept in memory.
-func (s *Store) Walk(seg uint32) (each func(wal.Frame) error, done func() error) {
-	d := newDerived(seg, s.index.whole)
-	return d.add, func() error {
-		d.end(s.tailOf)
-		m := new(memSections)
-		if err := d.write(m, older{}); err != nil {
-			return err
-		}
-		t, err := tableOf(m, true)
-		if err != nil {
-			return err
-		}
-		s.sealedRuns.keepMade(seg, m)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.index.whole = d.whole
-		s.tables = append(s.tables, tableRef{seg, seg, noTable})
-		if err := s.index.loadThreads(m); err != nil {
-			return err
-		}
-		return s.loadTable(t)
+func (s *Store) Walk(seg uint32, batches wal.Batches) error {
+	d, err := s.derive(seg, &s.index.whole, batches)
+	if err != nil {
+		return err
 	}
+	m := new(memSections)
+	if err := d.write(m, older{}); err != nil {
+		return err
+	}
+	t, err := tableOf(m, true)
+	if err != nil {
+		return err
+	}
+	s.sealedRuns.keepMade(seg, m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index.whole = d.whole
+	s.tables = append(s.tables, tableRef{seg, seg, noTable})
+	if err := s.loadApart(m, seg); err != nil {
+		return err
+	}
+	if err := s.index.loadThreads(m); err != nil {
+		return err
+	}
+	return s.loadTable(t)
 }
 
 // Forget implements wal.Derived.
@@ -150,7 +158,7 @@ func (s *Store) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.index, s.packs, s.tables = newIndex(), map[uint32]uint32{}, nil
-	s.restored, s.losses = false, 0
+	s.restored, s.losses, s.left = false, 0, nil
 	s.sealedRuns = sealedCache{}
 }
 

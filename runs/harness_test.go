@@ -64,7 +64,7 @@ func (w *world) mustOpen() {
 func (w *world) open() error {
 	w.frames = nil
 	s := New(Options{StoreKey: []byte("the store's key"), Clock: w.clock, ProjectionTimeout: w.projectionTimeout})
-	o := wal.Options{SegmentBytesMax: w.segmentBytes}
+	o := wal.Options{SegmentBytesMax: w.segmentBytes, Damaged: s.ReplayLost}
 	if !w.replays {
 		o.Derived = s
 	}
@@ -99,6 +99,10 @@ func (w *world) readFrames() {
 		f, next, err := w.log.ReadBatch(pos, nil)
 		if errors.Is(err, wal.ErrEnd) {
 			return
+		}
+		if rotten(err) != nil && next != pos {
+			pos = next
+			continue
 		}
 		if err != nil {
 			w.t.Fatal(err)

@@ -165,6 +165,19 @@ func (x *index) applyRemoval(e entry, lsn uint64) error {
 	if err != nil {
 		return err
 	}
+	x.forgetInThread(gone.Labels["thread"], e.run)
+	if j := x.journals[gone.Journal]; j != nil {
+		j.remove(gone.Admission, lsn)
+	}
+	return x.applyRemovalOfRun(e, lsn)
+}
+
+// applyRemovalOfRun is applyRemoval without what is of the whole store.
+func (x *index) applyRemovalOfRun(e entry, _ uint64) error {
+	gone, err := parseRemoval(e)
+	if err != nil {
+		return err
+	}
 	num := e.run
 	if x.find(gone.ID) != num || x.admission(num) != gone.Admission {
 		return badBatch("it removes the run %s, which is another one", gone.ID)
@@ -172,14 +185,10 @@ func (x *index) applyRemoval(e entry, lsn uint64) error {
 	if key, err := hex.DecodeString(gone.Key); err == nil && len(key) == len(hash16{}) {
 		x.starts.remove(hash16(key), num)
 	}
-	x.forgetInThread(gone.Labels["thread"], num)
 	delete(x.names, nameHash(num, resumeRequestName))
 	delete(x.recent, num)
 	delete(x.late, num)
 	delete(x.outboxes, num)
-	if j := x.journals[gone.Journal]; j != nil {
-		j.remove(gone.Admission, lsn)
-	}
 	x.ids.remove(num, x.idBytes)
 	if at := slices.Index(x.byAdmit, num); at >= 0 {
 		x.byAdmit = slices.Delete(x.byAdmit, at, at+1)

@@ -61,6 +61,8 @@ type Store struct {
 	// the sealer's, once restored says that it was set.
 	sealedWhole whole
 	restored    bool
+	// left is what tables and threads have left out, while the log is opened.
+	left []leftOut
 
 	// rotten are payloads that readers found damaged, at most DamagePayloadsMax,
 	// as run/name; mu guards it.

@@ -16,6 +16,7 @@ const (
 	sectionParts   = 4 // where each run's rows and payloads lie in the segment
 	sectionKeys    = 5 // the rows that were given with a key
 	sectionFilter  = 6 // which keys are certainly not among them
+	sectionApart   = 8 // which runs none of these tell of: see apart.go
 	// Number 7 is kept for the hashes of entries.
 )
 

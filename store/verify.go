@@ -17,7 +17,8 @@ import (
 // the operating system.
 type VerifyOptions struct {
 	FS vfs.FS // nil: vfs.OS
-	// Deep also decodes every chunk and compares it with its id.
+	// Deep also decodes every chunk and compares it with its id, and works what
+	// the log's footers say out again.
 	Deep bool
 	// Progress is told what is being looked at now; nil: nobody is.
 	Progress func(what string)
@@ -114,6 +115,12 @@ func (v *verifier) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if v.opt.Deep {
+		v.progress("the log's footers")
+		if err := v.footers(ctx); err != nil {
+			return err
+		}
+	}
 	v.progress("the packs")
 	if err := v.packs(ctx, packs); err != nil {
 		return err
@@ -133,6 +140,14 @@ func (v *verifier) log(ctx context.Context) ([]cas.Pack, error) {
 	}
 	// The manifest is lost, or there is no pack.
 	return cas.Found(v.opt.FS, filepath.Join(v.dir, casName), log.StoreID)
+}
+
+// footers has what the log's footers say worked out again.
+func (v *verifier) footers(ctx context.Context) error {
+	var check runs.FooterCheck
+	return wal.VerifyFooters(ctx, v.opt.FS, filepath.Join(v.dir, walName), check.Segment, func(f wal.Finding) {
+		v.add(Finding{File: v.name(walName, f.File), Offset: f.Offset, Reason: f.Reason})
+	})
 }
 
 // addOf reports a finding; where it harms a run, when its id is known.

@@ -32,20 +32,30 @@ type Derived interface {
 	// Load enters what the footer says of all the segments that it covers. An
 	// error means that it could not be read: all is begun anew without it.
 	Load(seg uint32, sections Sections) error
-	// Walk begins with a sealed segment without a footer that can be used: each
-	// is called for its batches, then done.
-	Walk(seg uint32) (each func(Frame) error, done func() error)
+	// Walk does the same from the batches of a sealed segment without a footer
+	// that can be used.
+	Walk(seg uint32, batches Batches) error
 	// Forget undoes every Load and Walk.
 	Forget()
+
+	// LeftOut lists, after the last Load and Walk, the segments of which some
+	// batches were left out, since they are of runs that have lost others: what
+	// these make depends on all that came before, and is no matter for a footer.
+	LeftOut() []uint32
+	// ReplayLeftOut enters what was left out of a segment. Of is true for the runs that
+	// it is of; each is called for all batches of the segment, and in between
+	// Options.Damaged is told of those of these runs that are lost.
+	ReplayLeftOut(seg uint32) (of func(run uint64) bool, each func(Frame) error)
 
 	// Numbers tells the highest numbers given so far; the log keeps them so
 	// that none is given again.
 	Numbers() Numbers
 }
 
-// Batches calls each for every batch of a segment, in order. A frame's payload
-// is the callee's until it returns.
-type Batches func(each func(Frame) error) error
+// Batches calls each for every batch of a segment, in order, and lost in the
+// place of one whose payload has rotted, which names the run that it is of. A
+// frame's payload is the callee's until it returns. It may be called again.
+type Batches func(each func(Frame) error, lost func(*DamageError) error) error
 
 // Sections are those of one footer.
 type Sections interface {

@@ -23,6 +23,7 @@ type bodies struct {
 	loads  []uint32 // segments whose footers were loaded
 	walks  []uint32
 	sealed []uint32
+	lost   []uint64
 	number uint32
 }
 
@@ -44,7 +45,7 @@ func (b *bodies) Derive(seg uint32, batches Batches, w *FooterWriter) error {
 	err := batches(func(f Frame) error {
 		all = append(append(all, byte(len(f.Payload)), byte(len(f.Payload)>>8)), f.Payload...)
 		return nil
-	})
+	}, b.lose)
 	w.Begin(1000) // of an owner that nobody knows
 	w.Write(bytes.Repeat([]byte("?"), 300<<10))
 	w.Begin(bodiesKind)
@@ -82,9 +83,21 @@ func (b *bodies) Load(seg uint32, s Sections) error {
 	return nil
 }
 
-func (b *bodies) Walk(seg uint32) (func(Frame) error, func() error) {
+func (b *bodies) Walk(seg uint32, batches Batches) error {
 	b.walks = append(b.walks, seg)
-	return b.add, func() error { return nil }
+	return batches(b.add, b.lose)
+}
+
+// lose takes note of a batch that is lost, and leaves it out.
+func (b *bodies) lose(d *DamageError) error {
+	b.lost = append(b.lost, d.LSNFrom)
+	return nil
+}
+
+func (b *bodies) LeftOut() []uint32 { return nil }
+
+func (b *bodies) ReplayLeftOut(uint32) (func(uint64) bool, func(Frame) error) {
+	panic("nothing was left out")
 }
 
 func (b *bodies) add(f Frame) error {
@@ -92,7 +105,7 @@ func (b *bodies) add(f Frame) error {
 	return nil
 }
 
-func (b *bodies) Forget() { b.got, b.loads, b.walks = nil, nil, nil }
+func (b *bodies) Forget() { b.got, b.loads, b.walks, b.lost = nil, nil, nil, nil }
 
 func (b *bodies) Numbers() Numbers { return Numbers{Run: b.number} }
 

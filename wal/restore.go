@@ -1,10 +1,12 @@
 package wal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"durafs/internal/vfs"
@@ -41,24 +43,18 @@ func (r *recovery) restore(ctx context.Context) error {
 			return err
 		}
 		bad, err := r.load(list)
-		if errors.Is(err, errLost) {
-			// What is lost and what is left of the log have to be told in their
-			// order, so all of it is replayed; and no footer may be written
-			// that hides what is lost.
-			r.sealingOver = true
-			r.opts.Derived.Forget()
-			r.scan.last, r.scan.vouched, r.scan.batches, r.scan.bytes, r.scan.lost = begin, r.old.high.LSN, 0, 0, 0
-			return nil
-		}
-		if bad == nil || err == nil {
+		if err == nil {
 			r.scan.done = sealed
+			return r.replayLeftOut(list)
+		}
+		if bad == nil {
 			return err
 		}
 		// Rare, so that beginning anew may cost what it does.
 		r.scan.notes = append(r.scan.notes, err)
 		bad.footer.Store(nil)
 		r.opts.Derived.Forget()
-		r.scan.last, r.scan.vouched, r.scan.batches, r.scan.bytes, r.scan.lost = begin, r.old.high.LSN, 0, 0, 0
+		r.scan.last, r.scan.vouched, r.scan.batches, r.scan.bytes = begin, r.old.high.LSN, 0, 0
 	}
 }
 
@@ -113,9 +109,6 @@ func (r *recovery) load(list []segEntry) (bad *segFile, err error) {
 	return nil, nil
 }
 
-// errLost says that a sealed segment without a footer has lost batches.
-var errLost = errors.New("wal: batches of a sealed segment are lost")
-
 // noteUnused notes a sound footer whose sections are of no use.
 func (r *recovery) noteUnused(e segEntry) {
 	s, _ := r.files.find(e.ID)
@@ -127,19 +120,53 @@ func (r *recovery) noteUnused(e segEntry) {
 	r.scan.notes = append(r.scan.notes, &DamageError{File: s.name, Offset: foot.End, Reason: "what stands in the footer cannot be used"})
 }
 
-// walkSealed gives a sealed segment's batches to the owner.
+// walkSealed gives a sealed segment's batches to the owner, once it is known
+// that of those that are lost it is known whose they were.
 func (r *recovery) walkSealed(i int, e segEntry) error {
-	each, done := r.opts.Derived.Walk(e.ID)
-	deliver := r.scan.deliver
-	defer func() { r.scan.deliver = deliver }()
-	r.scan.deliver = each
+	deliver, damaged, lost := r.scan.deliver, r.scan.damaged, r.scan.lost
+	defer func() { r.scan.deliver, r.scan.damaged, r.scan.lost = deliver, damaged, lost }()
+	r.scan.deliver = func(Frame) error { return nil }
+	if damaged != nil {
+		r.scan.damaged = func(*DamageError) error { return nil } // see replayLeftOut
+	}
 	if _, err := r.scan.segment(i, e); err != nil {
 		return err
 	}
-	if r.scan.lost > 0 {
-		return errLost
+	return r.openSealed(e, func(batches Batches) error { return r.opts.Derived.Walk(e.ID, batches) })
+}
+
+// openSealed hands the batches of a sealed segment to use.
+func (r *recovery) openSealed(e segEntry, use func(Batches) error) error {
+	name := segmentName(e.ID)
+	f, err := r.fs.Open(r.path(name))
+	if err != nil {
+		return damageAt(name, 0, e.Last, e.Last, err)
 	}
-	return done()
+	defer f.Close()
+	return use(batchesOf(f, segment.NewKey(e.Salt), e))
+}
+
+// replayLeftOut replays what Load and Walk have left out of segments.
+func (r *recovery) replayLeftOut(list []segEntry) error {
+	for _, seg := range r.opts.Derived.LeftOut() {
+		i, ok := slices.BinarySearchFunc(list, seg, func(e segEntry, id uint32) int { return cmp.Compare(e.ID, id) })
+		if !ok {
+			continue
+		}
+		of, each := r.opts.Derived.ReplayLeftOut(seg)
+		err := r.openSealed(list[i], func(batches Batches) error {
+			return batches(each, func(d *DamageError) error {
+				if !of(d.Run) {
+					return nil // it has rotted since, and is met by who reads it
+				}
+				return r.scan.lose(d)
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkOrder holds the first LSNs that footers tell against the last of the

@@ -163,9 +163,9 @@ func (l *Log) writeFooter(f vfs.File, s *segFile, e segEntry) (segment.Footer, e
 		End:    e.End, First: e.Last + 1, Last: e.Last,
 	}
 	if e.End > segment.HeaderBytes {
-		w := l.walker(f, s, e)
+		w := walkerOf(f, s.key, e)
 		defer w.Close()
-		first, err := w.Next()
+		first, err := w.Pass() // its payload may have rotted
 		if err != nil {
 			return foot, err
 		}
@@ -175,23 +175,30 @@ func (l *Log) writeFooter(f vfs.File, s *segFile, e segEntry) (segment.Footer, e
 	}
 	w := newFooterWriter(f, s.key, e.End, l.paceSeal)
 	if l.opts.Derived != nil {
-		batches := func(each func(Frame) error) error { return l.eachBatch(l.walker(f, s, e), e.ID, each) }
-		if err := l.opts.Derived.Derive(e.ID, batches, w); err != nil {
+		if err := l.opts.Derived.Derive(e.ID, batchesOf(f, s.key, e), w); err != nil {
 			return foot, err
 		}
 	}
 	return w.finish(foot)
 }
 
-func (l *Log) walker(f vfs.File, s *segFile, e segEntry) *segment.Walker {
-	w := segment.NewWalker(f.ReadAt, s.key, segment.HeaderBytes, e.End, 0)
+func walkerOf(f vfs.File, key segment.Key, e segEntry) *segment.Walker {
+	read := salvage{read: f.ReadAt}
+	w := segment.NewWalker(read.ReadAt, key, segment.HeaderBytes, e.End, 0)
 	w.FreeStart()
 	return w
 }
 
-// eachBatch walks a segment that is being sealed. Nobody waits for it, so it
+// batchesOf are those of a segment that will not grow.
+func batchesOf(f vfs.File, key segment.Key, e segEntry) Batches {
+	return func(each func(Frame) error, lost func(*DamageError) error) error {
+		return eachBatch(walkerOf(f, key, e), e.ID, each, lost)
+	}
+}
+
+// eachBatch walks a segment that will not grow. Nobody waits for it, so it
 // gives its processor away again and again.
-func (l *Log) eachBatch(w *segment.Walker, id uint32, each func(Frame) error) error {
+func eachBatch(w *segment.Walker, id uint32, each func(Frame) error, lost func(*DamageError) error) error {
 	defer w.Close()
 	rested := w.Offset()
 	for {
@@ -200,7 +207,10 @@ func (l *Log) eachBatch(w *segment.Walker, id uint32, each func(Frame) error) er
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return damageAt(segmentName(id), w.Offset(), w.LSN+1, w.LSN+1, err)
+			if err := stepOverLost(w, id, err, lost); err != nil {
+				return err
+			}
+			continue
 		case f.Kind != segment.Batch:
 			continue
 		}
@@ -212,6 +222,26 @@ func (l *Log) eachBatch(w *segment.Walker, id uint32, each func(Frame) error) er
 			runtime.Gosched()
 		}
 	}
+}
+
+// stepOverLost tells of the batch where a walk has stopped, and moves it
+// behind. Where nobody can tell whose batch it was, that is the error.
+func stepOverLost(w *segment.Walker, id uint32, cause error, lost func(*DamageError) error) error {
+	off := w.Offset()
+	damage := damageAt(segmentName(id), off, w.LSN+1, w.LSN+1, cause)
+	d, ok := errors.AsType[*DamageError](damage)
+	if !ok {
+		return damage
+	}
+	h, err := w.Pass()
+	switch {
+	case err != nil, h.Kind == segment.Batch && h.Run == 0:
+		return damage
+	case h.Kind != segment.Batch:
+		return nil // it held nothing
+	}
+	d.LSNFrom, d.LSNTo, d.Run, d.Count = h.LSN, h.LSN, h.Run, h.Count
+	return lost(d)
 }
 
 // paceSeal lies between the steps of a large footer, so that the log's own

@@ -49,7 +49,7 @@ func (s *sums) Derive(seg uint32, batches wal.Batches, w *wal.FooterWriter) erro
 		b = binary.LittleEndian.AppendUint64(b, f.LSN)
 		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(f.Payload, castagnoli))
 		return nil
-	})
+	}, isLost)
 	if err != nil {
 		return err
 	}
@@ -128,11 +128,23 @@ func (s *sums) take(lsn uint64, sum uint32) {
 }
 
 // Walk implements wal.Derived.
-func (s *sums) Walk(uint32) (each func(wal.Frame) error, done func() error) {
-	return func(f wal.Frame) error {
+func (s *sums) Walk(_ uint32, batches wal.Batches) error {
+	return batches(func(f wal.Frame) error {
 		s.take(f.LSN, crc32.Checksum(f.Payload, castagnoli))
 		return nil
-	}, func() error { return nil }
+	}, isLost)
+}
+
+// isLost is the answer to a batch that is lost: there is none where nothing
+// rots.
+func isLost(d *wal.DamageError) error { return d }
+
+// LeftOut implements wal.Derived.
+func (s *sums) LeftOut() []uint32 { return nil }
+
+// ReplayLeftOut implements wal.Derived.
+func (s *sums) ReplayLeftOut(uint32) (func(uint64) bool, func(wal.Frame) error) {
+	panic("nothing was left out")
 }
 
 // Forget implements wal.Derived.

@@ -32,7 +32,7 @@ type VerifyOptions struct {
 func (o *VerifyOptions) AddFlags(f *pflag.FlagSet) {
 	o.SocketOption.AddFlags(f)
 	f.StringVar(&o.Store, "store", "", "the store's directory (default: that of the daemon, else of its socket)")
-	f.BoolVar(&o.Deep, "deep", false, "decode every chunk too, and compare it with its id")
+	f.BoolVar(&o.Deep, "deep", false, "decode every chunk too, and compare it with its id; work footers out again")
 	addJSONFlag(f, &o.JSON, "print each piece of damage, and then the sum, as JSON objects")
 }
 
