@@ -2,6 +2,7 @@ package runs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
@@ -36,6 +37,9 @@ func (c *FooterCheck) Segment(seg uint32, first bool, sections wal.Sections, bat
 		return "", nil
 	}
 	wrong, err = c.segment(seg, sections, batches)
+	if rotten(err) != nil || errors.Is(err, errStop) {
+		wrong, err, c.off = "", nil, true // Verify tells of it
+	}
 	c.off = c.off || wrong != "" || err != nil
 	return wrong, err
 }
@@ -57,15 +61,14 @@ func (c *FooterCheck) segment(seg uint32, sections wal.Sections, batches wal.Bat
 		}
 		return errStop
 	})
-	if err == errStop {
-		c.off = true
-		return "", nil
-	}
 	if err != nil {
 		return "", err
 	}
 	d.end(func(num uint32) uint32 { return c.tails[num] })
 	before, err := c.older(seg, sections)
+	if rotten(err) != nil {
+		return "", err
+	}
 	if err != nil {
 		return err.Error(), nil
 	}
@@ -77,7 +80,11 @@ func (c *FooterCheck) segment(seg uint32, sections wal.Sections, batches wal.Bat
 		if len(listed) > 0 && kind != sectionParts && kind != sectionKeys {
 			continue // what of a run counts that has lost something, its open decided
 		}
-		if same, err := sameSection(m, sections, kind); err != nil || !same {
+		same, err := sameSection(m, sections, kind)
+		if rotten(err) != nil {
+			return "", err
+		}
+		if err != nil || !same {
 			return "the footer's " + name + " are not what the batches make" + because(err), nil
 		}
 	}
