@@ -145,7 +145,7 @@ func TestAgentKilled(t *testing.T) {
 	}
 	every := 1
 	if testing.Short() {
-		every = 7
+		every = 11
 	}
 	n := 1
 	for ; int64(n) < last.Load() && !t.Failed(); n += every {

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	livesRounds      = 8
+	livesRounds      = 5
 	livesRoundsShort = 2
 	livesAtOnce      = 6
 	// livesMax is how many lives an agent gets: at the third dispatch that
