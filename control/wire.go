@@ -23,6 +23,10 @@ type StartRequest struct {
 	ResumeRequest []byte `json:"resume_request_b64,omitempty"`
 	// Message is the thread's user turn, a JSON object.
 	Message json.RawMessage `json:"message,omitempty"`
+	// Lock is a name that at most one active run holds at a time, and those that
+	// descend from it; LockWaitMS is how long to wait for it, in milliseconds.
+	Lock       string `json:"lock,omitempty"`
+	LockWaitMS int64  `json:"lock_wait_ms,omitempty"`
 
 	// IdempotencyKey travels as a header: the same key and body answers the
 	// first run again, now and after a restart. Client.Start makes one up

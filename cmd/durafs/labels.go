@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -48,6 +49,11 @@ type StartOptions struct {
 	Parent string
 	Labels labelFlag
 	Lease  time.Duration
+	Target string
+	// Message is the user's turn, a JSON value or else a text.
+	Message  string
+	Lock     string
+	LockWait time.Duration
 }
 
 // AddFlags adds the flags that describe a new run; lease is their default.
@@ -56,6 +62,10 @@ func (o *StartOptions) AddFlags(f *pflag.FlagSet, lease time.Duration) {
 	f.StringVar(&o.Thread, "thread", "", "the thread that the run belongs to")
 	f.StringVar(&o.Parent, "parent", "", "the run that delegated to this one")
 	f.Var(&o.Labels, "label", "a label of the run, KEY=VALUE (may be repeated)")
+	f.StringVar(&o.Target, "target", "", "the target whose journal tells of the run (default: master)")
+	f.StringVar(&o.Message, "message", "", "the user's turn, for the thread: a JSON value, or a text")
+	f.StringVar(&o.Lock, "lock", "", "a name that only one active run holds at a time")
+	f.DurationVar(&o.LockWait, "lock-wait", 0, "how long to wait for the lock")
 	f.DurationVar(&o.Lease, "lease", lease, "how long the run may be silent before it counts as interrupted; 0: for ever")
 }
 
@@ -72,5 +82,21 @@ func (o *StartOptions) request() (control.StartRequest, error) {
 		labels["thread"] = o.Thread
 	}
 	lease := o.Lease.Milliseconds()
-	return control.StartRequest{ID: o.ID, Labels: labels, Parent: o.Parent, LeaseMS: &lease}, nil
+	if o.LockWait < 0 {
+		return control.StartRequest{}, fmt.Errorf("--lock-wait %v is negative", o.LockWait)
+	}
+	return control.StartRequest{
+		ID: o.ID, Labels: labels, Parent: o.Parent, LeaseMS: &lease, Target: o.Target, Message: messageJSON(o.Message),
+		Lock: o.Lock, LockWaitMS: o.LockWait.Milliseconds(),
+	}, nil
+}
+
+// messageJSON is a user's turn from the command line: JSON as it is, anything
+// else as a text; nil for none.
+func messageJSON(s string) json.RawMessage {
+	if s == "" || json.Valid([]byte(s)) {
+		return json.RawMessage(s)
+	}
+	b, _ := json.Marshal(s) // a string
+	return b
 }

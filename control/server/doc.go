@@ -54,6 +54,12 @@ type Domain interface {
 
 	lifecycle
 	Watch(c runs.Caller, q runs.WatchQuery) (*runs.Watcher, error)
+	Threads(c runs.Caller, after string, limit int) ([]runs.ThreadInfo, bool, error)
+	Thread(c runs.Caller, name string, before uint64, limit int) (runs.ThreadPage, error)
+	Post(ctx context.Context, c runs.Caller, name string, r runs.PostRequest) (runs.Posted, error)
+	Journal(c runs.Caller, target string, after uint64) ([]runs.JournalRow, error)
+	Targets(c runs.Caller) ([]runs.Target, error)
+	Enrol(ctx context.Context, c runs.Caller, name string, enrolled bool) (runs.Target, error)
 }
 
 var _ Domain = (*runs.Store)(nil)

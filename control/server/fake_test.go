@@ -374,6 +374,28 @@ func (f *fake) Watch(c runs.Caller, q runs.WatchQuery) (*runs.Watcher, error) {
 	return nil, &runs.Refusal{Code: runs.NotOwner, Detail: "this domain tells of no changes"}
 }
 
+func (f *fake) Threads(c runs.Caller, after string, limit int) ([]runs.ThreadInfo, bool, error) {
+	return nil, false, nil
+}
+
+func (f *fake) Thread(c runs.Caller, name string, before uint64, limit int) (runs.ThreadPage, error) {
+	return runs.ThreadPage{Thread: name}, nil
+}
+
+func (f *fake) Post(ctx context.Context, c runs.Caller, name string, r runs.PostRequest) (runs.Posted, error) {
+	return runs.Posted{}, nil
+}
+
+func (f *fake) Journal(c runs.Caller, target string, after uint64) ([]runs.JournalRow, error) {
+	return nil, nil
+}
+
+func (f *fake) Targets(c runs.Caller) ([]runs.Target, error) { return nil, nil }
+
+func (f *fake) Enrol(ctx context.Context, c runs.Caller, name string, enrolled bool) (runs.Target, error) {
+	return runs.Target{Name: name, Enrolled: enrolled}, nil
+}
+
 // logOf is the whole log of a run.
 func (f *fake) logOf(id string) string {
 	f.mu.Lock()

@@ -107,6 +107,9 @@ func TestDescriptionIsTrue(t *testing.T) {
 	d := serveStore(t)
 	desc, ops := describe(t)
 	x := validator{desc.Components.Schemas}
+	if _, err := d.client().Post(t.Context(), "talk", []byte(`{"text":"hello"}`), ""); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range slices.Sorted(maps.Keys(ops)) {
 		op := ops[name]
 		method, path, _ := strings.Cut(name, " ")
@@ -115,7 +118,7 @@ func TestDescriptionIsTrue(t *testing.T) {
 			sent++
 			t.Run(op.ID+" "+example, func(t *testing.T) {
 				e := exampleRun(t, d, path)
-				target := strings.NewReplacer("{id}", e.id, "{name}", payload, "{call}", "1", "{scope}", payload).Replace(path)
+				target := strings.NewReplacer("{id}", e.id, "{name}", payload, "{call}", "1", "{scope}", payload, "{target}", payload, "{thread}", payload).Replace(path)
 				if query != "" {
 					target += "?" + query
 				}

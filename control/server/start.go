@@ -25,6 +25,8 @@ type startBody struct {
 	Binding       *runs.Binding     `json:"binding"`
 	ResumeRequest []byte            `json:"resume_request_b64"`
 	Message       json.RawMessage   `json:"message"`
+	Lock          string            `json:"lock"`
+	LockWaitMS    int64             `json:"lock_wait_ms"`
 }
 
 type startedBody struct {
@@ -68,8 +70,14 @@ func (r *request) start() error {
 func (b *startBody) request() (runs.StartRequest, error) {
 	q := runs.StartRequest{
 		Labels: b.Labels, Parent: b.Parent, Task: b.Task, Lease: leaseDefault, Target: b.Target,
-		Binding: b.Binding, ResumeRequest: b.ResumeRequest, Message: b.Message,
+		Binding: b.Binding, ResumeRequest: b.ResumeRequest, Message: b.Message, Lock: b.Lock,
 	}
+	if b.LockWaitMS < 0 || b.LockWaitMS > runs.LockWaitMax.Milliseconds() {
+		p := problem(http.StatusBadRequest, control.CodeBadField, "the wait for a lock is a number of milliseconds")
+		p.Field, p.Size, p.Limit = "lock_wait_ms", b.LockWaitMS, runs.LockWaitMax.Milliseconds()
+		return q, p
+	}
+	q.LockWait = time.Duration(b.LockWaitMS) * time.Millisecond
 	if b.ID != nil {
 		id, err := runs.ParseID(*b.ID)
 		if err != nil {
