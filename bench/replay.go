@@ -161,7 +161,10 @@ func (b *bench) reopenAll(ctx context.Context, crashed, id string) (p pair, err 
 	again := reads.taken()
 	fs.off.Store(true)
 	s.Close(ctx)
-	if err == nil {
+	if err != nil {
+		return p, err
+	}
+	if names, err = storeFiles(dir); err == nil { // opening takes what is empty away
 		err = dropFiles(names)
 	}
 	if err != nil {
