@@ -34,6 +34,7 @@ type ClaimRequest struct {
 	// payload that holds them; or there are none.
 	Args        []byte
 	ArgsPayload string
+	argsB3      string // of that payload
 	// IdempotencyKey and BodyHash make a repeated request answer the first, as
 	// long as the call is open and in its epoch.
 	IdempotencyKey string
@@ -91,9 +92,11 @@ func (s *Store) Claim(ctx context.Context, c Caller, id string, r ClaimRequest) 
 		return Claimed{}, s.keepLate(ctx, num, epoch, err, kept)
 	}
 	if r.ArgsPayload != "" {
-		if _, err := s.showPayload(Ref(num), r.ArgsPayload); err != nil {
+		f, err := s.showPayload(Ref(num), r.ArgsPayload)
+		if err != nil {
 			return Claimed{}, err
 		}
+		r.argsB3 = f.ref.ID.String()
 	}
 	var got Claimed
 	err = retry(ctx, func() (done bool, err error) {
@@ -212,7 +215,7 @@ func (s *Store) refusedNow(num uint32, c Caller, epoch uint64, ev event) wal.Dec
 func newClaim(t *tools, r *ClaimRequest, class Safety) *claim {
 	cl := &claim{
 		Call: t.last + 1, Index: t.counts[r.Name], CallID: r.CallID, Name: r.Name, Attempt: 1,
-		Safety: ParseSafety(r.Safety).Worst(class), ArgsPayload: r.ArgsPayload, args: r.Args,
+		Safety: ParseSafety(r.Safety).Worst(class), ArgsPayload: r.ArgsPayload, ArgsB3: r.argsB3, args: r.Args,
 	}
 	if r.Args != nil {
 		cl.ArgsB3 = hexB3(r.Args)

@@ -154,9 +154,11 @@ func (h *history) turn(p projection.Pair[entryPlace]) (projection.Turn, error) {
 	return t, err
 }
 
-// argsB3 is the digest of a call's arguments: those of a payload have it there.
+// argsB3 is the digest of a call's arguments. The claim has it, so that a
+// history does not change with what becomes of the payload; older claims of
+// arguments in a payload have it only there.
 func (h *history) argsB3(cl *claim) string {
-	if cl.ArgsPayload == "" {
+	if cl.ArgsB3 != "" || cl.ArgsPayload == "" {
 		return cl.ArgsB3
 	}
 	if f, err := h.store.findPayload(h.num, cl.ArgsPayload); err == nil && f != nil {

@@ -427,6 +427,9 @@ func TestHistory(t *testing.T) {
 	if _, err := w.s.Claim(ctx, a.c, a.id, ClaimRequest{CallID: "c3", Name: "third", ArgsPayload: "args"}); err != nil {
 		t.Fatal(err)
 	}
+	if calls, err := w.s.Calls(w.ref(a.id), 2, 0); err != nil || calls[0].ArgsB3 != cas.Sum([]byte(`{"large":true}`)).String() {
+		t.Errorf("the claim does not keep the digest of a payload of arguments: %v %s", err, mustJSON(calls))
+	}
 	a.mustProject(1, `{}`, textCandidate("one"))
 	note()
 	unknown := `"result":{"status":"unknown","synthetic":true}}` + "\n"

@@ -27,11 +27,16 @@ const (
 // have asked for before they were there (ids, days, names of payloads) are not
 // among them: that such a name is missing must not be remembered.
 func (v *View) Effects(c runs.Change, yield func(Effect)) {
+	attr := func(n Node) { yield(Effect{What: StaleAttr, Node: n}) }
 	r, ok := v.src.Info(c.Ref)
 	if !ok {
+		if c.Kinds&runs.ChangedRemoved != 0 { // its admission was undone
+			for _, n := range []Node{RunsDir, ByDayDir, RunDir(c.Ref), RecordFile(c.Ref), PayloadsDir(c.Ref)} {
+				attr(n)
+			}
+		}
 		return
 	}
-	attr := func(n Node) { yield(Effect{What: StaleAttr, Node: n}) }
 	if c.Kinds&runs.ChangedAdmitted != 0 {
 		attr(RunsDir)
 		attr(ByDayDir)

@@ -461,8 +461,14 @@ func TestEffects(t *testing.T) {
 			t.Errorf("%+v is announced, but its absence is not remembered", e)
 		}
 	}
-	if got := of(99, 0xff); len(got) != 0 {
+	if got := of(99, 0xff&^runs.ChangedRemoved); len(got) != 0 {
 		t.Errorf("no run, but effects %v", got)
+	}
+	gone := of(99, runs.ChangedAdmitted|runs.ChangedRemoved)
+	for _, n := range []view.Node{view.RunsDir, view.ByDayDir, view.RunDir(99), view.RecordFile(99)} {
+		if !gone[view.Effect{What: view.StaleAttr, Node: n}] {
+			t.Errorf("the run was removed, and nothing is told of %v", n)
+		}
 	}
 	if view.NegativeName(view.RunsDir, "payload") || view.NegativeName(view.PayloadsDir(3), "late") {
 		t.Error("names that are not announced would be remembered as missing")
