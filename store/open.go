@@ -144,7 +144,7 @@ func (s *Store) openChunks(ctx context.Context, opt Options) error {
 	chunks, found, err := cas.Open(ctx, cas.Options{
 		FS: s.fs, Dir: filepath.Join(s.dir, casName), StoreID: s.config.Store,
 		Ledger: ledger{s.log}, Log: opt.Log, Used: s.runs.UsedPacks(), SeqAfter: s.log.HighWater().Pack,
-		Others: s.log.Durable, BallastBytes: s.chunkBallast(),
+		Others: s.log.Durable, BallastBytes: s.chunkBallast(opt.BallastBytes),
 		PackBytesMax: opt.PackBytesMax,
 		KeepAll:      s.runs.KeepPacks(),
 	})
@@ -156,7 +156,10 @@ func (s *Store) openChunks(ctx context.Context, opt Options) error {
 	return nil
 }
 
-func (s *Store) chunkBallast() int64 {
+func (s *Store) chunkBallast(bytes int64) int64 {
+	if bytes != 0 {
+		return bytes
+	}
 	u, err := s.fs.Usage(s.dir)
 	if err != nil {
 		return 0

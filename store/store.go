@@ -44,7 +44,7 @@ type Options struct {
 	// LogPadBytes lets each write of the log begin on a block of that size of
 	// its own: a power of two up to 4096, 0 for none.
 	LogPadBytes int64
-	// BallastBytes is the size of the file in wal/ that is given up when the
+	// BallastBytes is the size of the file in wal/ and in cas/ that is given up when the
 	// disk is full; 0 is 4 MiB or less on a small file system, below 0 none.
 	BallastBytes int64
 

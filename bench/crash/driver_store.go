@@ -78,7 +78,7 @@ const storeDir = "/store"
 
 func (w *storeWork) options(l *Life) store.Options {
 	return store.Options{
-		FS: l.Disk, SegmentBytesMax: 10 << 12, PackBytesMax: w.pack, BeatWait: 1,
+		FS: l.Disk, SegmentBytesMax: 10 << 12, PackBytesMax: w.pack, BeatWait: 1, BallastBytes: 16 << 10,
 		Lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil },
 	}
 }

@@ -16,6 +16,7 @@ type lifeFact struct {
 	writer          string
 	did, tried      map[string]bool
 	claims, results map[uint64]bool
+	shown           map[uint64]bool // calls whose projection shows an image
 	revision, epoch uint64
 }
 
@@ -25,7 +26,7 @@ func lifeFactsOf(promises []Promise) *lifeFacts {
 		id, writer, _ := strings.Cut(p.Text, "\x00")
 		f := m.runs[id]
 		if f == nil {
-			f = &lifeFact{did: map[string]bool{}, tried: map[string]bool{}, claims: map[uint64]bool{}, results: map[uint64]bool{}}
+			f = &lifeFact{did: map[string]bool{}, tried: map[string]bool{}, claims: map[uint64]bool{}, results: map[uint64]bool{}, shown: map[uint64]bool{}}
 			m.runs[id] = f
 		}
 		if what, ok := strings.CutSuffix(p.What, "?"); ok {
@@ -40,6 +41,8 @@ func lifeFactsOf(promises []Promise) *lifeFacts {
 			f.claims[p.N] = true
 		case "outcome":
 			f.results[p.N] = true
+		case "shown":
+			f.shown[p.N] = true
 		case "seen":
 			f.revision, f.epoch = max(f.revision, p.N), max(f.epoch, p.M)
 		}
@@ -100,7 +103,7 @@ func (f *lifeFact) judge(s *runs.Store, id string) error {
 	if err := f.judgePhase(rec); err != nil {
 		return err
 	}
-	if err := f.judgeCalls(s, ref); err != nil {
+	if err := f.judgeCalls(s, id, ref); err != nil {
 		return err
 	}
 	return judgeThread(s, id, rec)
@@ -129,7 +132,7 @@ func (f *lifeFact) judgePhase(rec *runs.Record) error {
 	return nil
 }
 
-func (f *lifeFact) judgeCalls(s *runs.Store, ref runs.Ref) error {
+func (f *lifeFact) judgeCalls(s *runs.Store, id string, ref runs.Ref) error {
 	calls, err := s.Calls(ref, 0, 0)
 	if err != nil {
 		return err
@@ -137,6 +140,11 @@ func (f *lifeFact) judgeCalls(s *runs.Store, ref runs.Ref) error {
 	for n := range f.claims {
 		if uint64(len(calls)) < n || string(calls[n-1].Args) != fmt.Sprint(n) {
 			return fmt.Errorf("the claim of call %d was acknowledged and is gone", n)
+		}
+	}
+	for i := range calls {
+		if err := f.judgeShown(s, id, ref, &calls[i], calls[i].Call); err != nil {
+			return err
 		}
 	}
 	for n := range f.results {

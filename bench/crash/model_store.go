@@ -227,7 +227,11 @@ func agentRows(s *store.Store, ref runs.Ref) ([]string, error) {
 }
 
 func payload(s *store.Store, ref runs.Ref, name string) ([]byte, error) {
-	r, err := s.Runs().OpenPayload(ref, name)
+	return payloadOf(s.Runs(), ref, name)
+}
+
+func payloadOf(s *runs.Store, ref runs.Ref, name string) ([]byte, error) {
+	r, err := s.OpenPayload(ref, name)
 	if err != nil {
 		return nil, err
 	}

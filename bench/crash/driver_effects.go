@@ -1,0 +1,134 @@
+package crash
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+
+	"durafs/cas"
+	"durafs/projection"
+	"durafs/runs"
+)
+
+// Effects commits outcomes with what a model is shown of them: images of each
+// way to store one. Outcome, projection and images are there together, or none.
+func Effects() *Driver {
+	w := lifeWork{(*lifeAgent).effects}
+	return w.driver("effects", "outcomes with projections and their images, of each way to store one; settlement")
+}
+
+// Resume lets a run wait for a permission, fail to be dispatched, go on and end.
+func Resume() *Driver {
+	w := lifeWork{(*lifeAgent).resumed}
+	return w.driver("resume", "a pause, a grant, a failed dispatch, an activation, a repeated call, settlement")
+}
+
+// shownBytes are sizes of images: inline, in one chunk, in several.
+var shownBytes = []int{900, 17_000, 70_000}
+
+// shown is the image that the call's projection shows.
+func shown(call uint64) []byte {
+	b := append([]byte(nil), content(1000+call, shownBytes[(call-1)%uint64(len(shownBytes))])...)
+	copy(b, "\xff\xd8\xff")
+	return b
+}
+
+func (a *lifeAgent) effects() error {
+	if err := a.start(); err != nil {
+		return err
+	}
+	for call := range uint64(len(shownBytes)) {
+		if err := steps(func() error { return a.claim(call+1, "mutating") }, func() error { return a.projected(call + 1) }); err != nil {
+			return err
+		}
+	}
+	return a.settle()
+}
+
+// projected commits an outcome with an image.
+func (a *lifeAgent) projected(n uint64) error {
+	candidate := fmt.Sprintf(`{"v":1,"status":"ok","parts":[{"kind":"image","media_type":"image/jpeg","data":%q}]}`,
+		base64.StdEncoding.EncodeToString(shown(n)))
+	sentinel := false
+	err := a.do("outcome", n, func(ctx context.Context) error {
+		got, err := a.s.Outcome(ctx, a.c, a.id, runs.OutcomeRequest{
+			Call: n, Outcome: lifeOutcome(n),
+			Projection: func(context.Context) ([]byte, error) { return []byte(candidate), nil },
+		})
+		sentinel = string(got.Projection) == projection.Sentinel
+		return err
+	})
+	if err == nil && !sentinel {
+		a.l.Promise(Promise{What: "shown", N: n, Text: a.id + "\x00"})
+	}
+	return err
+}
+
+// judgeShown: what a projection refers to is there, byte for byte, and what was
+// acknowledged as shown is shown.
+func (f *lifeFact) judgeShown(s *runs.Store, id string, ref runs.Ref, call *runs.Call, n uint64) error {
+	var refs []projection.Ref
+	if r := call.Result; r != nil && len(r.Projection) > 0 {
+		p, err := projection.Decode(r.Projection, id)
+		if err != nil {
+			return fmt.Errorf("the projection of call %d: %w", n, err)
+		}
+		refs = p.Refs()
+	}
+	if f.shown[n] && len(refs) == 0 {
+		return fmt.Errorf("the projection of call %d was acknowledged and shows nothing", n)
+	}
+	for _, r := range refs {
+		got, err := payloadOf(s, ref, r.Name)
+		if err != nil {
+			return fmt.Errorf("the projection of call %d refers to %s: %w", n, r.Name, err)
+		}
+		if string(got) != string(shown(n)) || projection.Digest(cas.Sum(got)) != r.B3 {
+			return fmt.Errorf("the image of call %d has %d bytes that are not those that were given", n, len(got))
+		}
+	}
+	return nil
+}
+
+// resumed waits for a permission, fails to be dispatched, and comes to its end.
+func (a *lifeAgent) resumed() error {
+	var token string
+	prepare := func(ctx context.Context) error {
+		_, tag, err := a.s.Get(lifeOwner, a.id)
+		if err != nil {
+			return err
+		}
+		p, err := a.s.Prepare(ctx, lifeOwner, a.id, runs.PrepareRequest{IfMatch: tag})
+		token = p.Token
+		return err
+	}
+	step := func(what string, n uint64, fn func(context.Context) error) func() error {
+		return func() error { return a.do(what, n, fn) }
+	}
+	return steps(
+		a.start,
+		func() error { return a.claim(1, "read-only") },
+		step("pause", 0, func(ctx context.Context) error {
+			_, _, err := a.s.Pause(ctx, a.c, a.id, runs.PauseRequest{Reason: runs.ForPermission, Binding: bound})
+			return err
+		}),
+		step("grant", 0, func(ctx context.Context) error { return a.s.GrantScope(ctx, lifeOwner, "s", true) }),
+		step("prepare", 0, prepare),
+		step("fail", 0, func(ctx context.Context) error {
+			_, _, err := a.s.FailDispatch(ctx, runs.Caller{Resume: token}, a.id, runs.FailRequest{})
+			return err
+		}),
+		step("prepare", 0, prepare),
+		step("activate", 0, func(ctx context.Context) error {
+			got, err := a.s.Activate(ctx, runs.Caller{Resume: token}, a.id, runs.ActivateRequest{Binding: bound})
+			a.c.Writer = got.Writer
+			return err
+		}),
+		step("again", 1, func(ctx context.Context) error {
+			_, err := a.s.Again(ctx, a.c, a.id, runs.AgainRequest{Call: 1})
+			return err
+		}),
+		func() error { return a.outcome(1) },
+		a.settle,
+	)
+}
