@@ -21,12 +21,15 @@ func (r *recovery) begin() error {
 			r.lastID = max(r.lastID, id)
 		}
 	}
+	// What failed when the manifest's names were being changed is not tried
+	// again: what is carried on was replayed by then.
+	again := func(err error) bool { return isNoSpace(err) && !errors.Is(err, ErrPoisoned) }
 	err := r.beginIn(r.newSpare)
-	if isNoSpace(err) && r.space.ballast.Free() {
+	if again(err) && r.space.ballast.Free() {
 		err = r.beginIn(r.newSpare)
 	}
 	for _, e := range r.unused() {
-		if !isNoSpace(err) {
+		if !again(err) {
 			break
 		}
 		err = r.beginIn(func() (*spare, error) { return r.useAgain(e) })

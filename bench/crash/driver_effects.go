@@ -1,11 +1,11 @@
 package crash
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
 
-	"durafs/cas"
 	"durafs/projection"
 	"durafs/runs"
 )
@@ -78,14 +78,15 @@ func (f *lifeFact) judgeShown(s *runs.Store, id string, ref runs.Ref, call *runs
 	if f.shown[n] && len(refs) == 0 {
 		return fmt.Errorf("the projection of call %d was acknowledged and shows nothing", n)
 	}
-	for _, r := range refs {
-		got, err := payloadOf(s, ref, r.Name)
-		if err != nil {
-			return fmt.Errorf("the projection of call %d refers to %s: %w", n, r.Name, err)
-		}
-		if string(got) != string(shown(n)) || projection.Digest(cas.Sum(got)) != r.B3 {
-			return fmt.Errorf("the image of call %d has %d bytes that are not those that were given", n, len(got))
-		}
+	if len(refs) == 0 {
+		return nil
+	}
+	var history bytes.Buffer
+	if err := s.History(context.Background(), ref, runs.HistoryRequest{Materialize: true, Vision: true, ImageBudget: runs.ImageBudgetDefault}, &history); err != nil {
+		return err
+	}
+	if !bytes.Contains(history.Bytes(), []byte(base64.StdEncoding.EncodeToString(shown(n)))) {
+		return fmt.Errorf("the projection of call %d refers to %s, and the history does not show those bytes", n, refs[0].Name)
 	}
 	return nil
 }

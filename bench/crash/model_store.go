@@ -227,11 +227,7 @@ func agentRows(s *store.Store, ref runs.Ref) ([]string, error) {
 }
 
 func payload(s *store.Store, ref runs.Ref, name string) ([]byte, error) {
-	return payloadOf(s.Runs(), ref, name)
-}
-
-func payloadOf(s *runs.Store, ref runs.Ref, name string) ([]byte, error) {
-	r, err := s.OpenPayload(ref, name)
+	r, err := s.Runs().OpenPayload(ref, name)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 
 // mutantBudget bounds the search for one fault by one driver in one layer.
 const (
-	mutantBudget    = 5 * time.Second
-	mutantStatesMax = 3000
+	mutantBudget    = 20 * time.Second
+	mutantStatesMax = 6000
 )
 
 // inPacks are faults of the chunk store: only a driver of it can see them.
@@ -73,7 +73,7 @@ type hunted struct {
 func huntsFor(m mutant.Name) (all []hunted) {
 	drivers := []*Driver{Append(), Roll(), Recycle(), Quiet(), Rewrite(), Restarts(), Again()}
 	if slices.Contains(inPacks, m) {
-		drivers = []*Driver{Chunks(), Payloads()}
+		drivers = []*Driver{Payloads(), Chunks()}
 	}
 	for _, layer := range layers {
 		for _, d := range drivers {
