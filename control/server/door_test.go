@@ -63,6 +63,14 @@ func TestPrincipals(t *testing.T) {
 		"POST /v1/runs/{id}/rollback":             needWriter,
 		"GET /v1/events":                          needAny,
 		"POST /v1/runs/{id}/pin":                  needOwner,
+		"GET /v1/threads":                         needOwner,
+		"GET /v1/threads/{thread}":                needOwner,
+		"POST /v1/threads/{thread}/messages":      needOwner,
+		"GET /v1/journal/{target}":                needOwner,
+		"GET /v1/targets":                         needOwner,
+		"GET /v1/targets/{target}":                needOwner,
+		"PUT /v1/targets/{target}":                needOwner,
+		"DELETE /v1/targets/{target}":             needOwner,
 		"GET /v1/status":                          needOwner,
 		"GET /v1/openapi.json":                    needAny,
 		"GET /healthz":                            needAny,
@@ -75,7 +83,7 @@ func TestPrincipals(t *testing.T) {
 			t.Errorf("%s is not in this list: who may take it?", name)
 			continue
 		}
-		path := strings.NewReplacer("{id}", id, "{name}", "none", "{call}", "1", "{scope}", "s").Replace(rt.pattern)
+		path := strings.NewReplacer("{id}", id, "{name}", "none", "{call}", "1", "{scope}", "s", "{thread}", "t", "{target}", "master").Replace(rt.pattern)
 		for i, socket := range []string{"control.sock", "agent.sock", "control.sock", "agent.sock", "control.sock", "agent.sock"} {
 			var header []string
 			switch i / 2 {
