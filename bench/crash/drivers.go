@@ -19,5 +19,5 @@ const (
 	scriptsDrawn = 4
 	scriptSeed   = 1
 	// logStates is how many states a driver of the log is to have judged.
-	logStates = 80_000
+	logStates = 67_000
 )
