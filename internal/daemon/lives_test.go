@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"durafs/control"
+	"durafs/projection"
 	"durafs/runs"
 	"durafs/store"
 )
@@ -41,6 +42,9 @@ type said struct {
 	What string // started, row, call, settled, cancelled
 	Seq  uint64
 	Text string
+	// Shown is what was committed to be shown of a call: its text, or what
+	// stands for one that was cut off, as where the run was cancelled.
+	Shown string
 }
 
 func init() { helpers["life"] = oneLife }
@@ -97,7 +101,7 @@ func oneLife() error {
 		if err != nil {
 			return err
 		}
-		say(said{What: "call", Seq: got.Call, Text: text})
+		say(said{What: "call", Seq: got.Call, Text: text, Shown: string(got.Projection)})
 	}
 	if _, err := r.Settle(ctx, control.SettleRequest{Status: control.Success, Summary: id}); err != nil {
 		return err
@@ -409,10 +413,13 @@ func (x *lives) checkSaid(c *control.Client, l *aLife) {
 		x.t.Fatal(err)
 	}
 	for _, s := range l.said {
-		shownCall := fmt.Sprintf(`"call":%d,"call_id":%q,"name":"t","result":{"v":1,"status":"ok","parts":[{"kind":"text","text":%q}]}`, s.Seq, s.Text, s.Text)
+		shownCall := fmt.Sprintf(`"call":%d,"call_id":%q,"name":"t","result":%s}`, s.Seq, s.Text, s.Shown)
+		whole := fmt.Sprintf(`{"v":1,"status":"ok","parts":[{"kind":"text","text":%q}]}`, s.Text)
 		switch {
 		case s.What == "row" && texts[s.Seq] != s.Text:
 			x.t.Errorf("%s: the row %d is %q, acknowledged was %q", l.id, s.Seq, texts[s.Seq], s.Text)
+		case s.What == "call" && s.Shown != whole && s.Shown != projection.Sentinel:
+			x.t.Errorf("%s: the call %d is answered with %s", l.id, s.Seq, s.Shown)
 		case s.What == "call" && !bytes.Contains(history, []byte(shownCall)):
 			x.t.Errorf("%s: the call %d was acknowledged, and the history is\n%s", l.id, s.Seq, history)
 		}
