@@ -28,20 +28,28 @@ type Cancelled struct {
 // it returns. A second cancel is refused with cancel-requested, one of a run
 // that has ended with finished. It needs an owner.
 func (c *Client) Cancel(ctx context.Context, id string, r CancelRequest) (Cancelled, error) {
-	k, err := jsonCall(http.MethodPost, runPath(id, "cancel"), r)
-	if err != nil {
-		return Cancelled{}, err
-	}
-	if r.IfMatch != "" {
-		k.header.Set("If-Match", r.IfMatch)
-	}
 	var a Cancelled
-	h, err := c.answer(ctx, k, &a)
+	var err error
+	a.ETag, err = c.conditional(ctx, runPath(id, "cancel"), r, r.IfMatch, false, &a)
+	return a, err
+}
+
+// conditional sends v if the record still has the ETag ifMatch, "" for any, and
+// returns the ETag that it has then.
+func (c *Client) conditional(ctx context.Context, path string, v any, ifMatch string, repeatable bool, into any) (etag string, err error) {
+	k, err := jsonCall(http.MethodPost, path, v)
 	if err != nil {
-		return Cancelled{}, err
+		return "", err
 	}
-	a.ETag = h.Get("ETag")
-	return a, nil
+	k.repeatable = repeatable
+	if ifMatch != "" {
+		k.header.Set("If-Match", ifMatch)
+	}
+	h, err := c.answer(ctx, k, into)
+	if err != nil {
+		return "", err
+	}
+	return h.Get("ETag"), nil
 }
 
 // How an agent answers a cancel.

@@ -1,9 +1,6 @@
 package control
 
-import (
-	"context"
-	"net/http"
-)
+import "context"
 
 // PinRequest asks that a run is kept whole, or is not any more.
 type PinRequest struct {
@@ -23,19 +20,8 @@ type Pinned struct {
 // Pin protects a run's log from retention, or ends that. It is durable when it
 // returns, and may be repeated. It needs an owner.
 func (c *Client) Pin(ctx context.Context, id string, r PinRequest) (Pinned, error) {
-	k, err := jsonCall(http.MethodPost, runPath(id, "pin"), r)
-	if err != nil {
-		return Pinned{}, err
-	}
-	k.repeatable = r.IfMatch == ""
-	if r.IfMatch != "" {
-		k.header.Set("If-Match", r.IfMatch)
-	}
 	var a Pinned
-	h, err := c.answer(ctx, k, &a)
-	if err != nil {
-		return Pinned{}, err
-	}
-	a.ETag = h.Get("ETag")
-	return a, nil
+	var err error
+	a.ETag, err = c.conditional(ctx, runPath(id, "pin"), r, r.IfMatch, r.IfMatch == "", &a)
+	return a, err
 }

@@ -61,20 +61,10 @@ type Prepared struct {
 
 // Prepare makes a paused run ready to be resumed. It needs an owner.
 func (c *Client) Prepare(ctx context.Context, id string, r PrepareRequest) (Prepared, error) {
-	k, err := jsonCall(http.MethodPost, runPath(id, "resume", "prepare"), r)
-	if err != nil {
-		return Prepared{}, err
-	}
-	if r.IfMatch != "" {
-		k.header.Set("If-Match", r.IfMatch)
-	}
 	var p Prepared
-	h, err := c.answer(ctx, k, &p)
-	if err != nil {
-		return Prepared{}, err
-	}
-	p.ETag = h.Get("ETag")
-	return p, nil
+	var err error
+	p.ETag, err = c.conditional(ctx, runPath(id, "resume", "prepare"), r, r.IfMatch, false, &p)
+	return p, err
 }
 
 // Activated answers an activation: the run is running again, and its caller is
