@@ -7,7 +7,8 @@
 # make bench   every benchmark on the disk of BENCHDIR (.), into docs/benchmarks.md:
 #              some 15 minutes and 20 GiB; durafs bench --quick takes a minute
 # make crash   kill and restart the daemon ROUNDS (500) times under each of three loads, then
-#              cut, fail and rot a simulated disk for BUDGET (5m) per driver and layer
+#              cut, fail and rot a simulated disk for BUDGET (5m) per driver and layer, then
+#              cut and fail a real ext4 for BUDGET each
 # make mutants plant each known fault, and let the crash harness find it
 # make fmt     format everything
 #
@@ -58,6 +59,7 @@ crash:
 	@scripts/setup
 	go test -count=1 -timeout 0 -v -run '^(TestKill|TestKillLives|TestUpgrade)$$' ./internal/daemon -args -rounds $(ROUNDS)
 	go test -count=1 -timeout 0 -v -run '^TestL' ./bench/crash -args -budget $(BUDGET)
+	go test -count=1 -timeout 0 -v -run '^TestL[45]' ./bench/crash/blockdev -args -budget $(BUDGET)
 
 mutants:
 	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutants$$' ./bench/crash

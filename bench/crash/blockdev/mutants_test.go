@@ -1,0 +1,74 @@
+//go:build mutants
+
+package blockdev_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"durafs/internal/mutant"
+)
+
+func init() { plant = func(n int) { mutant.Use(mutant.Name(n)) } }
+
+// mustBeFound are the faults that a real file system shows in a few lives. Of
+// the others some need what a real kernel never does; the simulated disk has
+// those.
+var mustBeFound = map[mutant.Name]bool{}
+
+const (
+	mutantLives  = 2
+	mutantRounds = 3
+)
+
+// TestMutants plants each fault, and lets both layers look for it: what they
+// find is printed.
+func TestMutants(t *testing.T) {
+	defer mutant.Use(mutant.None)
+	for _, m := range mutant.All() {
+		t.Run(m.String(), func(t *testing.T) {
+			began := time.Now()
+			mutant.Use(m)
+			where, why := hunt(t, int(m))
+			t.Logf("MUTANT %-75s %-20s %.1f s  %.200s", m, where, time.Since(began).Seconds(), why)
+			if mustBeFound[m] && why == "" {
+				t.Error("it is not found")
+			}
+		})
+	}
+}
+
+// hunt looks for the fault that is planted, first in power cuts, then in those
+// behind an error.
+func hunt(t *testing.T, planted int) (where, why string) {
+	var states int64
+	search := func(layer string, times int, once func(m *machine, j *judges, i int) error) bool {
+		j := newJudges(t)
+		j.found = func(_ state, err error) { why = err.Error() }
+		for i := 0; i < times && !j.failed.Load(); i++ {
+			m := newMachine(t)
+			m.plant = planted
+			if err := once(m, j, i); err != nil {
+				j.fails(state{}, err)
+			}
+		}
+		j.end()
+		states += j.judged.Load()
+		where = fmt.Sprintf("%s after %d states", layer, states)
+		return why != ""
+	}
+	if search("L4", mutantLives, func(m *machine, j *judges, i int) error {
+		_, text := cutLife(m, j, rand.New(rand.NewPCG(*seed, uint64(i))))
+		if text != "" {
+			return fmt.Errorf("in use: %s", text)
+		}
+		return nil
+	}) || search("L5", mutantRounds, func(m *machine, j *judges, i int) error {
+		return faultyRound(m, j, allFails[i], rand.New(rand.NewPCG(*seed, uint64(i))))
+	}) {
+		return where, why
+	}
+	return fmt.Sprintf("not found in %d states", states), ""
+}
