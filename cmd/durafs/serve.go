@@ -26,6 +26,7 @@ type ServeOptions struct {
 	Mount            string
 	NoMount          bool
 	Socket           string
+	SocketGroup      string
 	OwnerUIDs        []uint
 	UnsafeFilesystem bool
 	PadBytes         int64
@@ -39,6 +40,7 @@ func (o *ServeOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Mount, "mount", "", "the directory to show the runs in, read-only; it is made if it is missing")
 	f.BoolVar(&o.NoMount, "no-mount", false, "serve without a mount, which is also the default")
 	f.StringVar(&o.Socket, "socket", "", "the control socket's path (default: control.sock in the store)")
+	f.StringVar(&o.SocketGroup, "socket-group", "", "a `group` whose members may connect too; needs --socket outside the store, in a directory 0710 of that group")
 	f.UintSliceVar(&o.OwnerUIDs, "owner-uid", nil, "a further uid that may do everything, besides root and our own (may be repeated)")
 	f.BoolVar(&o.UnsafeFilesystem, "unsafe-filesystem", false, "take a store on a network or other file system whose locks and syncs cannot be trusted")
 	f.Int64Var(&o.PadBytes, "pad", 0, "begin each write of the log on a block of so many `bytes` of its own (512 to 4096): for disks that can lose a block while it is rewritten")
@@ -135,7 +137,7 @@ func openError(err error) error {
 
 func (o *ServeOptions) config(a *app) daemon.Config {
 	c := daemon.Config{
-		Store: o.Store, Mount: o.Mount, Socket: o.Socket,
+		Store: o.Store, Mount: o.Mount, Socket: o.Socket, SocketGroup: o.SocketGroup,
 		UnsafeFilesystem: o.UnsafeFilesystem,
 		LogPadBytes:      o.PadBytes,
 		RuntimeDir:       a.getenv("XDG_RUNTIME_DIR"),
@@ -161,7 +163,7 @@ func (a *app) greet(d *daemon.Daemon) {
 	a.note("recovery %s", daemon.RecoveryText(s.Recovery))
 	a.note("sockets  %s, for agents %s", s.Socket, s.Agents)
 	a.note("mount    %s", mount)
-	a.note("policy   %s", s.Policy)
+	a.note("policy   %s", daemon.PolicyText(s.Policy))
 	if !s.Well() {
 		a.note("health   %s", s.Health)
 	}

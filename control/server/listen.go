@@ -51,6 +51,24 @@ func Listen(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	return l, nil
 }
 
+// Share lets the members of a group connect to a socket that Listen made with
+// mode 0600, and nobody else:
+//
+//	lchown   the group, while the mode gives it nothing
+//	chmod    0660: to connect is to write
+//
+// Until the second call it is what Listen made it, so that at no moment others
+// reach it. That this process may give a file to the group is the system's to
+// grant: to root, and to its members.
+func Share(path string, gid int) error {
+	if err := os.Lchown(path, -1, gid); err != nil {
+		return err
+	}
+	return os.Chmod(path, sharedMode)
+}
+
+const sharedMode fs.FileMode = 0o660
+
 func removeStale(path string) error {
 	fi, err := os.Lstat(path)
 	switch {

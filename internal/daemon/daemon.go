@@ -40,6 +40,10 @@ type Config struct {
 	// Socket is the path of the control socket, "" for control.sock in the
 	// store. The agents' socket stands beside it, see AgentSocket.
 	Socket string
+	// SocketGroup is a group, by name or number, whose members may connect to
+	// both sockets, "" for none. It needs a Socket outside of the store, in a
+	// directory of mode 0710 of that group.
+	SocketGroup string
 	// OwnerUIDs are owners besides root and the daemon's own uid.
 	OwnerUIDs []uint32
 	// UnsafeFilesystem takes a store on a file system whose locks or syncs
@@ -78,6 +82,7 @@ type Daemon struct {
 	mountDir atomic.Pointer[string]
 	control  *net.UnixListener
 	agent    *net.UnixListener
+	group    int           // of the sockets; noGroup for none
 	link     string        // "" for none
 	opened   time.Duration // boot time
 	started  time.Time
@@ -130,6 +135,9 @@ func (d *Daemon) resolve() error {
 			return err
 		}
 		*p = abs
+	}
+	if err := d.resolveGroup(); err != nil {
+		return err
 	}
 	mount := d.config.Mount
 	d.mountDir.Store(&mount)

@@ -16,7 +16,8 @@ import (
 	"durafs/store"
 )
 
-// socketMode lets nobody in but the daemon's own user, and root.
+// socketMode lets nobody in but the daemon's own user, and root. With a group,
+// its members come in too.
 const socketMode = 0o600
 
 // AgentSocket is the path of the agents' socket that belongs to a control
@@ -35,24 +36,41 @@ func AgentSocket(control string) string {
 
 // listen makes both sockets. The store's lock is held, so a socket that is
 // there was left behind, unless --socket names one of another store.
+//
+// For a group's members the sockets are made like those for nobody, and then
+// opened to them: see server.Share.
 func (d *Daemon) listen(context.Context) (err error) {
-	if err := os.MkdirAll(filepath.Dir(d.config.Socket), 0o700); err != nil {
-		return err
+	if d.group == noGroup {
+		if err := os.MkdirAll(filepath.Dir(d.config.Socket), 0o700); err != nil {
+			return err
+		}
 	}
 	for _, path := range []string{d.config.Socket, AgentSocket(d.config.Socket)} {
 		if answers(path) {
 			return &SocketInUseError{path}
 		}
 	}
-	if d.control, err = server.Listen(d.config.Socket, socketMode); err != nil {
-		return fmt.Errorf("cannot listen: %w", err)
+	if d.control, err = d.listenAt(d.config.Socket); err != nil {
+		return err
 	}
-	d.undo = append(d.undo, closed(d.control.Close))
-	if d.agent, err = server.Listen(AgentSocket(d.config.Socket), socketMode); err != nil {
-		return fmt.Errorf("cannot listen: %w", err)
+	d.agent, err = d.listenAt(AgentSocket(d.config.Socket))
+	return err
+}
+
+// listenAt makes one socket, which is closed, and removed, with the rest.
+func (d *Daemon) listenAt(path string) (*net.UnixListener, error) {
+	l, err := server.Listen(path, socketMode)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen: %w", err)
 	}
-	d.undo = append(d.undo, closed(d.agent.Close))
-	return nil
+	d.undo = append(d.undo, closed(l.Close))
+	if d.group == noGroup {
+		return l, nil
+	}
+	if err := server.Share(path, d.group); err != nil {
+		return nil, fmt.Errorf("cannot share the socket with group %s: %w", d.config.SocketGroup, err)
+	}
+	return l, nil
 }
 
 // SocketInUseError says that somebody listens on a socket that was to be made:
