@@ -141,7 +141,7 @@ type ListQuery struct {
 type Page struct {
 	Runs   []*Record `json:"runs"`
 	Next   string    `json:"next,omitempty"`
-	Policy string    `json:"policy,omitempty"`
+	Policy Policy    `json:"policy"`
 }
 
 // LogQuery selects rows of a log.

@@ -172,9 +172,7 @@ func (x *index) applyRecord(c *columns, i int, e entry, at place) (sealed bool, 
 	sealed = h.phase.sealed() && !c.phase[i].sealed()
 	c.revision[i], c.epoch[i], c.uid[i], c.record[i] = uint32(h.revision), uint32(h.epoch), h.uid, at
 	x.setPhase(e.run, h.phase)
-	if h.answered {
-		c.flags[i] |= flagAnswered
-	}
+	c.flags[i] = c.flags[i]&^recordFlags | h.flags
 	return sealed, nil
 }
 

@@ -235,9 +235,7 @@ func (r *derivedRun) addRecord(e entry, at derivedAt) error {
 	}
 	r.row.revision, r.row.epoch, r.row.uid = uint32(h.revision), uint32(h.epoch), h.uid
 	r.row.phase, r.row.record = h.phase, at.place
-	if h.answered {
-		r.row.flags |= flagAnswered
-	}
+	r.row.flags = r.row.flags&^recordFlags | h.flags
 	return nil
 }
 

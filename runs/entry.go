@@ -233,7 +233,8 @@ func parseNote(e entry) (*note, error) {
 //	epoch    8
 //	uid      4
 //	phase    1
-//	answered 1   1 if the terminal payload belongs to the outcome
+//	flags    1   4 the terminal payload belongs to the outcome, 8 pinned,
+//	             16 the log has given way: as in the index, see recordFlags
 //	zero     2
 const recordHeadBytes = 24
 
@@ -241,7 +242,7 @@ type recordHead struct {
 	revision, epoch uint64
 	uid             uint32
 	phase           Phase
-	answered        bool
+	flags           runFlags
 }
 
 func (rec *record) entry(run uint32) entry {
@@ -249,19 +250,16 @@ func (rec *record) entry(run uint32) entry {
 	b = binary.LittleEndian.AppendUint64(b, rec.revision)
 	b = binary.LittleEndian.AppendUint64(b, rec.epoch)
 	b = binary.LittleEndian.AppendUint32(b, rec.uid)
-	b = append(b, byte(rec.phase), 0, 0, 0)
-	if rec.answered() {
-		b[len(b)-3] = 1
-	}
+	b = append(b, byte(rec.phase), byte(rec.flags()), 0, 0)
 	return entry{kind: kindRecord, run: run, body: append(b, mustJSON(rec)...), rec: rec}
 }
 
 func parseRecordHead(e entry) (recordHead, []byte, error) {
 	r := reader{b: e.body}
 	h := recordHead{revision: r.uint64(), epoch: r.uint64(), uid: r.uint32(), phase: Phase(r.byte())}
-	answered, zero1, zero2 := r.byte(), r.byte(), r.byte()
-	h.answered = answered == 1
-	r.bad = r.bad || answered > 1 || zero1 != 0 || zero2 != 0
+	h.flags = runFlags(r.byte())
+	zero1, zero2 := r.byte(), r.byte()
+	r.bad = r.bad || h.flags&^recordFlags != 0 || zero1 != 0 || zero2 != 0
 	if h.phase == PhaseNone || int(h.phase) >= phaseCount || h.revision == 0 || h.epoch == 0 || h.epoch > maxUint32 || h.revision > maxUint32 {
 		r.bad = true
 	}
@@ -281,7 +279,7 @@ func parseRecord(e entry, at time.Time) (*record, error) {
 		return nil, badBatch("a record: %v", err)
 	}
 	rec.setTimes(at)
-	if rec.answered() != h.answered {
+	if rec.flags() != h.flags {
 		return nil, badBatch("a record: it and its head differ")
 	}
 	return rec, nil

@@ -65,6 +65,8 @@ const (
 	RollbackRefused     Code = "rollback-refused"
 	LockHeld            Code = "lock-held"
 	UnknownThread       Code = "unknown-thread"
+	BadPolicy           Code = "bad-policy"
+	RunsActive          Code = "runs-active"
 )
 
 // advice says, for each code, what the caller can do next.
@@ -116,6 +118,8 @@ var advice = map[Code]string{
 	ScopeMismatch:       "name the scope that the run was started with",
 	BindingMismatch:     "offer the provider that the run is bound to, or have an owner allow the other one",
 	PermissionMissing:   "have an owner grant the scope, then prepare the run again",
+	BadPolicy:           "give thread_runs and runs as 1 to 1073741824, log_bytes as 1 to 1152921504606846976, or retain_all",
+	RunsActive:          "wait until they are over, cancel them, or force it",
 	LockHeld:            "wait until the holder is over, or give lock_wait",
 	RollbackRefused:     "settle the run instead",
 	UnknownThread:       "check the name; the threads there are can be listed",

@@ -239,6 +239,9 @@ func (x *index) load(r *tableRow) error {
 			x.starts.add(hash16(key), r.run)
 		}
 	}
+	if r.revision != 0 {
+		c.flags[i] &^= recordFlags // the newest record says them
+	}
 	c.flags[i] |= r.flags &^ flagKeyed
 	c.logBytes[i] += int64(r.bytes)
 	c.lastSeq[i], c.payloads[i] = max(c.lastSeq[i], r.lastSeq), max(c.payloads[i], r.payloads)

@@ -81,6 +81,11 @@ const (
 	flagJournaled runFlags = 1 << iota // the terminal journal row was written
 	flagThreaded                       // the thread's terminal message was written
 	flagAnswered                       // the terminal payload belongs to the outcome
+	flagPinned                         // an owner keeps the run's log
+	flagCompacted                      // the run's log has given way
+
+	// recordFlags are those that each record says anew.
+	recordFlags = flagAnswered | flagPinned | flagCompacted
 )
 
 // place tells where an entry is: a frame and the entry's number in it.

@@ -23,7 +23,7 @@ func (s *Store) List(c Caller, q ListQuery) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Policy: PolicyStamp, Runs: []*Record{}}
+	page := Page{Policy: s.Policy().Policy, Runs: []*Record{}}
 	for scanned := 0; len(page.Runs) < l.limit; {
 		m, ok := s.nextMatch(l)
 		if !ok {

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// PolicyStamp names the retention policy in force: everything is kept.
-const PolicyStamp = "run-retention-v1"
-
 // record is the whole record of a run, private fields included: an immutable
 // value, written as a whole at each revision. A zero time in it stands for the
 // time of the batch that it was written in.
@@ -50,6 +47,20 @@ func (rec *record) next() *record {
 	n := *rec
 	n.revision++
 	return &n
+}
+
+// flags is what the index is to know of the record without reading it.
+func (rec *record) flags() (f runFlags) {
+	if rec.answered() {
+		f |= flagAnswered
+	}
+	if rec.Pinned {
+		f |= flagPinned
+	}
+	if rec.Compacted {
+		f |= flagCompacted
+	}
+	return f
 }
 
 // answered reports whether the run ended with a terminal payload.
@@ -97,7 +108,7 @@ func (rec *record) public(run Run, heartbeat time.Time, actions []string) *Recor
 		LeaseMS: rec.LeaseMS, ProgressCount: rec.Progress, Class: rec.Class, OpenCalls: open,
 		Labels: labels, Parent: rec.Parent, CopiedFrom: rec.CopiedFrom, Preview: rec.Preview, Binding: rec.Binding,
 		Resume: rec.Resume, Pause: rec.Pause, Cancel: rec.Cancel, Terminal: rec.Terminal,
-		Policy: PolicyStamp, Pinned: rec.Pinned, LogCompacted: rec.Compacted,
+		Policy: RetentionStamp, Pinned: rec.Pinned, LogCompacted: rec.Compacted,
 		Log:      LogInfo{Rows: run.Rows, Bytes: run.LogBytes, LastSeq: run.LastSeq},
 		LateRows: run.LateRows, UID: rec.uid, Actions: actions,
 	}

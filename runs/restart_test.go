@@ -140,7 +140,7 @@ func TestList(t *testing.T) {
 		t.Helper()
 		for {
 			p, err := w.s.List(c, q)
-			if err != nil || p.Policy == "" {
+			if err != nil || p.Policy != DefaultPolicy {
 				t.Fatal(p, err)
 			}
 			for _, r := range p.Runs {

@@ -3,6 +3,7 @@ package runs
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -31,40 +32,84 @@ const (
 	policyLogBytesMax = 1 << 60
 )
 
+// PolicyState is the policy in force, and how it came about.
+type PolicyState struct {
+	Policy
+	// Default: owners have said nothing.
+	Default bool `json:"default,omitempty"`
+	// ByUID is the owner who said it, nil where nobody did, or it is not known.
+	ByUID *uint32 `json:"by_uid,omitempty"`
+	// FellBack are the fields of what owners have said that are missing,
+	// unreadable or out of range: there the default counts.
+	FellBack []string `json:"fell_back,omitempty"`
+	// MigratedFrom is the earlier stamp that owners have said it under.
+	MigratedFrom string `json:"migrated_from,omitempty"`
+}
+
+// stampRetainAll is the stamp of the first policies, which had no numbers: they
+// keep everything.
+const stampRetainAll = "run-retention-v1"
+
 // ParsePolicy reads a policy. What is missing, unreadable or out of range falls
 // back to the default, field by field, and is named: a mistake must not keep
-// everything, and must not drop more than the default does.
-func ParsePolicy(text []byte) (p Policy, fellBack []string) {
-	p = DefaultPolicy
+// everything, and must not drop more than the default does. One with the first
+// stamp becomes one with the present stamp that keeps everything.
+func ParsePolicy(text []byte) PolicyState {
+	p := PolicyState{Policy: DefaultPolicy}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(text, &fields) != nil || fields == nil {
-		return p, []string{"policy"}
+		p.FellBack = []string{"policy"}
+		return p
+	}
+	var uid *uint32
+	if json.Unmarshal(fields["by_uid"], &uid) == nil {
+		p.ByUID = uid
 	}
 	var stamp string
-	if json.Unmarshal(fields["policy"], &stamp) != nil || stamp != RetentionStamp {
-		fellBack = append(fellBack, "policy")
+	switch json.Unmarshal(fields["policy"], &stamp); stamp {
+	case stampRetainAll:
+		p.RetainAll, p.MigratedFrom = true, stamp
+		return p
+	case RetentionStamp:
+	default:
+		p.FellBack = append(p.FellBack, "policy")
 	}
-	if json.Unmarshal(fields["retain_all"], &p.RetainAll) != nil {
-		p.RetainAll = false
-		fellBack = append(fellBack, "retain_all")
+	p.parse(fields)
+	return p
+}
+
+func (p *PolicyState) parse(fields map[string]json.RawMessage) {
+	var all *bool
+	if json.Unmarshal(fields["retain_all"], &all) == nil && all != nil {
+		p.RetainAll = *all
+	} else {
+		p.FellBack = append(p.FellBack, "retain_all")
 	}
-	for _, f := range []struct {
-		name string
-		max  int64
-		set  func(int64)
-	}{
+	for _, b := range p.bounds() {
+		var n *int64
+		if json.Unmarshal(fields[b.name], &n) == nil && n != nil && b.takes(*n) {
+			b.set(*n)
+		} else {
+			p.FellBack = append(p.FellBack, b.name)
+		}
+	}
+}
+
+// policyBound is a number of a policy.
+type policyBound struct {
+	name string
+	max  int64
+	set  func(int64)
+}
+
+func (b *policyBound) takes(n int64) bool { return n >= 1 && n <= b.max }
+
+func (p *Policy) bounds() []policyBound {
+	return []policyBound{
 		{"thread_runs", policyRunsMax, func(n int64) { p.ThreadRuns = int(n) }},
 		{"runs", policyRunsMax, func(n int64) { p.Runs = int(n) }},
 		{"log_bytes", policyLogBytesMax, func(n int64) { p.LogBytes = n }},
-	} {
-		var n *int64
-		if json.Unmarshal(fields[f.name], &n) != nil || n == nil || *n < 1 || *n > f.max {
-			fellBack = append(fellBack, f.name)
-			continue
-		}
-		f.set(*n)
 	}
-	return p, fellBack
 }
 
 // RetainedRun is what the decision about a run rests on.
@@ -136,10 +181,24 @@ func (c *Compaction) row() []byte {
 		"log_b3", c.LogB3, "payload", payloadNote(c.Payload), "policy", c.Policy, "at", at(c.At))
 }
 
-// String says a policy in a line, for lists and the daemon's first lines.
+// String says a policy in a line.
 func (p Policy) String() string {
 	if p.RetainAll {
 		return p.Stamp + ": every log is kept"
 	}
 	return fmt.Sprintf("%s: logs of the newest %d runs of a thread, of %d runs and %d bytes in all", p.Stamp, p.ThreadRuns, p.Runs, p.LogBytes)
+}
+
+// String says the policy in a line, and what of it nobody has said like that.
+func (p PolicyState) String() string {
+	s := p.Policy.String()
+	switch {
+	case p.Default:
+		s += " (the default)"
+	case p.MigratedFrom != "":
+		s += " (said as " + p.MigratedFrom + ")"
+	case p.FellBack != nil:
+		s += "; what was said of " + strings.Join(p.FellBack, ", ") + " cannot be taken, and the default counts there"
+	}
+	return s
 }

@@ -1,8 +1,10 @@
 package runs
 
 import (
+	"bytes"
 	"encoding/json"
-	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -10,28 +12,34 @@ import (
 	"pgregory.net/rapid"
 )
 
+// TestParsePolicy reads policies as they may stand in a log, those of earlier
+// versions among them: testdata/policies has each, and what it is read as.
 func TestParsePolicy(t *testing.T) {
-	for text, want := range map[string]struct {
-		p    Policy
-		fell string
-	}{
-		``:     {DefaultPolicy, "[policy]"},
-		`null`: {DefaultPolicy, "[policy]"},
-		`{}`:   {DefaultPolicy, "[policy retain_all thread_runs runs log_bytes]"},
-		`{"policy":"run-retention-v2","retain_all":true,"thread_runs":1,"runs":2,"log_bytes":3}`:              {Policy{RetentionStamp, true, 1, 2, 3}, "[]"},
-		`{"policy":"run-retention-v1","retain_all":false,"thread_runs":0,"runs":-1,"log_bytes":"3"}`:          {DefaultPolicy, "[policy thread_runs runs log_bytes]"},
-		`{"policy":"run-retention-v2","retain_all":"yes","thread_runs":7,"runs":1e99,"log_bytes":null}`:       {Policy{RetentionStamp, false, 7, 500, 32 << 20}, "[retain_all runs log_bytes]"},
-		`{"policy":"run-retention-v2","retain_all":false,"thread_runs":5000000000,"runs":1,"log_bytes":1000}`: {Policy{RetentionStamp, false, 50, 1, 1000}, "[thread_runs]"},
-	} {
-		p, fell := ParsePolicy([]byte(text))
-		if p != want.p || fmt.Sprint(fell) != want.fell {
-			t.Errorf("%s: %+v, fell back %v", text, p, fell)
+	files, err := filepath.Glob("testdata/policies/*.json")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range files {
+		said, want, ok := bytes.Cut(readTestFile(t, name), []byte("\n=\n"))
+		if !ok {
+			t.Fatalf("%s has no line =", name)
+		}
+		if got := append(mustJSON(ParsePolicy(said)), '\n'); !bytes.Equal(got, want) {
+			t.Errorf("%s: read as\n%snot as\n%s", name, got, want)
 		}
 	}
-	p, fell := ParsePolicy(mustJSON(DefaultPolicy))
-	if p != DefaultPolicy || fell != nil {
-		t.Errorf("the default does not read as itself: %+v, %v", p, fell)
+	if p := ParsePolicy(mustJSON(DefaultPolicy)); p.Policy != DefaultPolicy || p.FellBack != nil {
+		t.Errorf("the default does not read as itself: %+v", p)
 	}
+}
+
+func readTestFile(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // TestDue holds the decision against the words of the manual, on random stores.

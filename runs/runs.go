@@ -287,9 +287,10 @@ type ListQuery struct {
 // Page is a page of a list. Next is the cursor of the following page, "" at
 // the end.
 type Page struct {
-	Runs   []*Record
-	Next   string
-	Policy string
+	Runs []*Record
+	Next string
+	// Policy is the policy of retention in force.
+	Policy Policy
 }
 
 // Ref names a run inside the process: its dense number, never reused, from 1.

@@ -16,6 +16,9 @@ type settings struct {
 	scopes  map[string]Grant
 	targets map[string]Target
 	classes map[string]Safety // of tools, by name
+	// policies has the policy of retention, as it was written: what of it counts
+	// is decided when it is read.
+	policies map[string]json.RawMessage
 }
 
 // Bounds of the settings.
@@ -30,6 +33,7 @@ const (
 	setScope  = "scope"
 	setTarget = "target"
 	setClass  = "tool-class"
+	setPolicy = "policy"
 )
 
 // setting is the body of a setting entry, JSON: a name in a set and its value,
@@ -61,6 +65,8 @@ func (x *settings) with(st *setting) (*settings, error) {
 		n.targets, err = put(x.targets, st)
 	case setClass:
 		n.classes, err = put(x.classes, st)
+	case setPolicy:
+		n.policies, err = put(x.policies, st)
 	default:
 		err = badBatch("there is no set %s", quote(st.Set))
 	}

@@ -242,6 +242,9 @@ func (r *tableRow) add(next *tableRow) {
 		return
 	}
 	r.bytes += next.bytes
+	if next.revision != 0 {
+		r.flags &^= recordFlags // the newest record says them
+	}
 	r.flags |= next.flags
 	r.lastSeq, r.payloads = max(r.lastSeq, next.lastSeq), max(r.payloads, next.payloads)
 	if next.revision != 0 {

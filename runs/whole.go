@@ -76,6 +76,9 @@ func (x *settings) list() []*setting {
 	for name, v := range x.classes {
 		add(setClass, name, v)
 	}
+	for name, v := range x.policies {
+		add(setPolicy, name, v)
+	}
 	slices.SortFunc(all, func(a, b *setting) int {
 		if a.before(b) {
 			return -1
@@ -205,6 +208,8 @@ func (x *settings) take(st *setting) bool {
 		return takeInto(&x.targets, st)
 	case setClass:
 		return takeInto(&x.classes, st)
+	case setPolicy:
+		return takeInto(&x.policies, st)
 	}
 	return false
 }

@@ -15,18 +15,18 @@ type Barrier struct {
 
 // Status is what `durafs status` and GET /v1/status answer of the store.
 type Status struct {
-	Store         string         `json:"store"`
-	StoreID       string         `json:"store_id"`
-	FormatVersion int            `json:"format_version"`
-	BootID        string         `json:"boot_id"`
-	Health        string         `json:"health"` // "ok", or why not
-	Policy        string         `json:"policy"`
-	Runs          map[string]int `json:"runs"` // by phase
-	Log           LogStatus      `json:"log"`
-	Chunks        ChunkStatus    `json:"chunks"`
-	Damage        DamageStatus   `json:"damage"`
-	Space         SpaceStatus    `json:"space"`
-	Recovery      Recovery       `json:"recovery"`
+	Store         string           `json:"store"`
+	StoreID       string           `json:"store_id"`
+	FormatVersion int              `json:"format_version"`
+	BootID        string           `json:"boot_id"`
+	Health        string           `json:"health"` // "ok", or why not
+	Policy        runs.PolicyState `json:"policy"`
+	Runs          map[string]int   `json:"runs"` // by phase
+	Log           LogStatus        `json:"log"`
+	Chunks        ChunkStatus      `json:"chunks"`
+	Damage        DamageStatus     `json:"damage"`
+	Space         SpaceStatus      `json:"space"`
+	Recovery      Recovery         `json:"recovery"`
 }
 
 // DamageStatus tells which runs have lost something that was stored: all that
@@ -72,7 +72,7 @@ func (s *Store) Status() Status {
 		FormatVersion: s.config.FormatVersion,
 		BootID:        s.runs.BootID(),
 		Health:        "ok",
-		Policy:        s.Policy(),
+		Policy:        s.runs.Policy(),
 		Runs:          s.runs.Counts(),
 		Recovery:      s.recovery,
 	}
@@ -91,6 +91,3 @@ func (s *Store) Status() Status {
 	}
 	return st
 }
-
-// Policy names the retention policy in force.
-func (s *Store) Policy() string { return runs.PolicyStamp }

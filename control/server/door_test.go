@@ -71,6 +71,8 @@ func TestPrincipals(t *testing.T) {
 		"GET /v1/targets/{target}":                needOwner,
 		"PUT /v1/targets/{target}":                needOwner,
 		"DELETE /v1/targets/{target}":             needOwner,
+		"GET /v1/policy":                          needOwner,
+		"PUT /v1/policy":                          needOwner,
 		"GET /v1/status":                          needOwner,
 		"GET /v1/openapi.json":                    needAny,
 		"GET /healthz":                            needAny,

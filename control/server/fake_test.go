@@ -259,7 +259,7 @@ func (f *fake) Get(c runs.Caller, id string) (*runs.Record, string, error) {
 func (f *fake) List(c runs.Caller, q runs.ListQuery) (runs.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := runs.Page{Policy: "run-retention-v2"}
+	p := runs.Page{Policy: runs.DefaultPolicy}
 	for _, r := range slices.Backward(f.refs) {
 		if c.Owner || r.rec.UID == c.UID {
 			rec := r.rec

@@ -20,5 +20,8 @@ type lifecycle interface {
 	Scopes(c runs.Caller) ([]runs.Grant, error)
 	GrantScope(ctx context.Context, c runs.Caller, scope string, grant bool) error
 	Pin(ctx context.Context, c runs.Caller, id string, r runs.PinRequest) (runs.PinAnswer, error)
+	Policy() runs.PolicyState
+	SetPolicy(ctx context.Context, c runs.Caller, ch runs.PolicyChange) (now runs.PolicyState, replayed bool, err error)
+	PolicyDue(c runs.Caller) (runs.Due, error)
 	Rollback(ctx context.Context, c runs.Caller, id string) error
 }

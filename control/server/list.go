@@ -32,7 +32,7 @@ func (r *request) list() error {
 	return r.answer(http.StatusOK, struct {
 		Runs   []*runs.Record `json:"runs"`
 		Next   string         `json:"next,omitempty"`
-		Policy string         `json:"policy,omitempty"`
+		Policy runs.Policy    `json:"policy"`
 	}{page.Runs, page.Next, page.Policy})
 }
 

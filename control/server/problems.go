@@ -178,6 +178,8 @@ var refusalStatus = map[runs.Code]int{
 	runs.RollbackRefused:     http.StatusConflict,
 	runs.LockHeld:            http.StatusConflict,
 	runs.UnknownThread:       http.StatusNotFound,
+	runs.BadPolicy:           http.StatusBadRequest,
+	runs.RunsActive:          http.StatusConflict,
 }
 
 func refusalProblem(r *runs.Refusal) *control.Problem {

@@ -91,6 +91,8 @@ var routes = []route{
 	{"GET", "/v1/targets/{target}", needOwner, (*request).getTarget, false},
 	{"PUT", "/v1/targets/{target}", needOwner, (*request).enrol, false},
 	{"DELETE", "/v1/targets/{target}", needOwner, (*request).disenrol, false},
+	{"GET", "/v1/policy", needOwner, (*request).policy, false},
+	{"PUT", "/v1/policy", needOwner, (*request).setPolicy, false},
 	{"GET", "/v1/status", needOwner, (*request).status, true},
 	{"GET", "/v1/openapi.json", needAny, (*request).openapi, true},
 	{"GET", "/healthz", needAny, (*request).healthz, true},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"durafs/internal/term"
+	"durafs/runs"
 	"durafs/store"
 )
 
@@ -56,7 +57,7 @@ func (s *Status) WriteText(w io.Writer) error {
 		{"payloads", fmt.Sprintf("%s, %s", term.Count(s.Chunks.Packs, "pack"), term.Bytes(s.Chunks.Bytes))},
 		{"damage", damageText(s.Damage, s.Recovery)},
 		{"space", spaceText(s.Space)},
-		{"policy", s.Policy},
+		{"policy", PolicyText(s.Policy)},
 		{"recovery", RecoveryText(s.Recovery)},
 	}
 	for _, l := range lines {
@@ -114,6 +115,14 @@ func damageText(d store.DamageStatus, r store.Recovery) string {
 		text += fmt.Sprintf("; %s offset %d, LSN %d to %d (%s)", l.File, l.Offset, l.LSNFrom, l.LSNTo, l.Reason)
 	}
 	return text
+}
+
+// PolicyText says the policy, and that it is not carried out yet.
+func PolicyText(p runs.PolicyState) string {
+	if p.RetainAll {
+		return p.String()
+	}
+	return p.String() + "; no log gives way yet, see durafs policy --dry-run"
 }
 
 // damagedShownMax bounds what one line of the status tells of damage.
