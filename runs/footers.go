@@ -20,15 +20,22 @@ func (s *Store) Derive(seg uint32, batches wal.Batches, w *wal.FooterWriter) err
 	if err != nil {
 		return err
 	}
-	n := toMerge(s.tables, uint32(len(d.runs)))
-	before, err := s.openOlder(s.tables[len(s.tables)-n:])
-	if err != nil {
-		// What cannot be read is left where it is.
-		s.logger.Warn("run tables could not be merged", "segment", seg, "error", err)
-		before = older{}
-	}
 	s.sealing = d
-	return d.write(w, before)
+	merged := s.tables[len(s.tables)-toMerge(s.tables, uint32(len(d.runs))):]
+	before, err := s.openOlder(merged)
+	if err == nil {
+		err = d.write(w, before)
+	}
+	if err == nil || len(merged) == 0 || !w.Restart() {
+		return err
+	}
+	// What cannot be read is left where it is, and not tried again: it must not
+	// keep segments from being sealed.
+	s.logger.Warn("run tables could not be merged", "segment", seg, "error", err)
+	for i := range merged {
+		merged[i].rows = noTable
+	}
+	return d.write(w, older{})
 }
 
 func (s *Store) tailOf(run uint32) uint32 {

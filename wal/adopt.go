@@ -139,7 +139,7 @@ func sealedEntry(fsys vfs.FS, path string, foot *segment.Footer) (segEntry, erro
 		ID: foot.ID, Generation: foot.Generation, Salt: foot.Salt, Size: foot.End,
 		State: segSealed, End: foot.End, Last: foot.Last, Bytes: foot.Size,
 	}
-	e.B3, err = hashFile(f, foot.Size)
+	e.B3, err = sealedSum(f, foot.Size)
 	return e, err
 }
 

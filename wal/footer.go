@@ -74,6 +74,7 @@ type FooterWriter struct {
 	key  segment.Key
 	pace func() error // called after each step
 
+	end      int64  // of the frames
 	off      int64  // of buf in the file
 	buf      []byte // pages; the last may be unfinished
 	fill     int    // content bytes in the unfinished page, 0: there is none
@@ -83,10 +84,18 @@ type FooterWriter struct {
 
 // newFooterWriter begins behind the frames, which end at end.
 func newFooterWriter(f vfs.File, key segment.Key, end int64, pace func() error) *FooterWriter {
-	w := &FooterWriter{f: f, key: key, pace: pace, off: end, buf: make([]byte, 0, footerStepBytes+segment.PageBytes)}
-	w.buf = append(w.buf, zeros[:segment.SectionsOffset(end)-end]...)
-	w.flush() // so that buf begins on a page
+	w := &FooterWriter{f: f, key: key, pace: pace, end: end, buf: make([]byte, 0, footerStepBytes+segment.PageBytes)}
+	w.Restart()
 	return w
+}
+
+// Restart takes back all sections. It returns false where the file could not be
+// written, which no further try will change.
+func (w *FooterWriter) Restart() bool {
+	w.off, w.fill, w.sections = w.end, 0, nil
+	w.buf = append(w.buf[:0], zeros[:segment.SectionsOffset(w.end)-w.end]...)
+	w.flush() // so that buf begins on a page
+	return w.err == nil
 }
 
 // Begin ends the section before and begins one of this kind.

@@ -18,7 +18,8 @@ const (
 	// segEnded: it ends at End with the batch Last; behind End lies nothing
 	// that counts. The file may be longer.
 	segEnded
-	// segSealed: the file has exactly Bytes bytes, whose BLAKE3 is B3.
+	// segSealed: the file has exactly Bytes bytes, whose BLAKE3 is B3; zeros if
+	// some of it could not be read when it was sealed.
 	segSealed
 )
 

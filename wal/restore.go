@@ -256,11 +256,12 @@ func (r *recovery) checkOne(s *segFile, e segEntry, before uint64) found {
 }
 
 func (r *recovery) checkHeader(f vfs.File, s *segFile, e segEntry) found {
-	h, err := readHeader(f.ReadAt, segment.LogFile, r.opts.StoreID)
+	read := salvage{read: f.ReadAt}
+	h, err := readHeader(read.ReadAt, segment.LogFile, r.opts.StoreID)
 	var invalid *segment.InvalidError
 	switch {
 	case errors.As(err, &invalid):
-		return found{header: damageAt(s.name, 0, 0, 0, err)}
+		return found{header: damageAt(s.name, 0, 0, 0, read.because(err))}
 	case err != nil:
 		return found{err: damageAt(s.name, 0, 0, 0, err)}
 	case h.ID != e.ID || h.Salt != e.Salt:

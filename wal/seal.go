@@ -153,8 +153,20 @@ func (l *Log) finishFile(s *segFile, e segEntry) (foot segment.Footer, sum [32]b
 	if err := f.Datasync(); err != nil {
 		return foot, sum, err
 	}
-	sum, err = hashFile(f, foot.Size)
+	sum, err = sealedSum(f, foot.Size)
 	return foot, sum, err
+}
+
+// sealedSum is the BLAKE3 of a file that will not change; zeros where a part of
+// it cannot be read: one bad sector must not keep the rest, and all segments
+// behind it, from being sealed. Who reads what was there is told.
+func sealedSum(f io.ReaderAt, n int64) (sum [32]byte, err error) {
+	sum, err = hashFile(f, n)
+	var short *segment.InvalidError
+	if err == nil || errors.As(err, &short) {
+		return sum, err
+	}
+	return [32]byte{}, nil
 }
 
 func (l *Log) writeFooter(f vfs.File, s *segFile, e segEntry) (segment.Footer, error) {
