@@ -54,7 +54,7 @@ const (
 	cutsLater               = 5
 	// ackedBefore is how much is acknowledged at least before the fault, and nthMax
 	// bounds which write or flush of its kind it hits then.
-	ackedBefore, nthMax = 20, 8
+	ackedBefore, nthMax = 20, 4
 	roundsShort         = 2
 )
 
@@ -85,17 +85,23 @@ func TestL5(t *testing.T) {
 func faultyRound(m *machine, j *judges, f fails, rng *rand.Rand) error {
 	p := m.start("a", faultySteps)
 	after, nth := ackedBefore+rng.IntN(ackedBefore), rng.IntN(nthMax)
-	answer := p.listen(func(msg message) {
+	answer, err := p.listen(func(msg message) {
 		if msg.Op == opAcked && p.acks == after {
 			m.inject(f, nth)
 		}
 	})
 	p.kill()
+	if err != nil {
+		return err
+	}
 	m.dev.SetFault(nil)
 	restarted := m.dev.Events()
 	q := m.start("b", laterSteps)
-	text := q.listen(nil)
+	text, err := q.listen(nil)
 	q.kill()
+	if err != nil {
+		return err
+	}
 	record := m.dev.Record()
 	n := failed(record)
 	m.t.Logf("%d acknowledged, %d writes or flushes failed (%q); after the restart %d shown, %d more acknowledged (%q)",

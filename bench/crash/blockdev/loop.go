@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -102,16 +102,30 @@ func (l *Loop) Mount(dir, fsType string) error {
 	return nil
 }
 
-// Unmount undoes Mount. Where somebody uses it still, it goes when they end, and
-// the caller is told.
+// Unmount undoes Mount. A child that some thread is just starting holds, until
+// it is another program, all that was open in its parent: so a device that is
+// busy is asked again for a while. Where somebody uses it all the same, it goes
+// when they end, and the caller is told.
 func Unmount(dir string) error {
-	// A child that this process is starting holds, until it is another program,
-	// all that is open here.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	err := unix.Unmount(dir, 0)
-	if err != nil {
-		err = errors.Join(fmt.Errorf("blockdev: unmount %s: %w", dir, err), unix.Unmount(dir, unix.MNT_DETACH))
+	end := time.NewTimer(busyMax)
+	defer end.Stop()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for {
+		err := unix.Unmount(dir, 0)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, unix.EBUSY) {
+			select {
+			case <-again.C:
+				continue
+			case <-end.C:
+			}
+		}
+		return errors.Join(fmt.Errorf("blockdev: unmount %s: %w", dir, err), unix.Unmount(dir, unix.MNT_DETACH))
 	}
-	return err
 }
+
+// busyMax is how long a device may be busy when nobody should use it any more.
+const busyMax = 3 * time.Second

@@ -147,24 +147,24 @@ func (p *process) kill() {
 }
 
 // listen takes what the process tells until its script is over, and returns what
-// it says at its end. each is told of every message, when it is noted.
-func (p *process) listen(each func(message)) string {
-	p.m.t.Helper()
+// it says at its end; an error if it ends by itself. each is told of every
+// message, when it is noted.
+func (p *process) listen(each func(message)) (string, error) {
 	for {
 		var msg message
 		if err := p.out.Decode(&msg); err != nil {
 			p.kill()
-			p.m.t.Fatalf("the worker ended: %v\n%s", err, p.err.String())
+			return "", fmt.Errorf("the process ended: %w\n%s", err, p.err.String())
 		}
 		p.m.note(p, msg)
 		if each != nil {
 			each(msg)
 		}
 		if _, err := p.in.Write([]byte("\n")); err != nil {
-			p.m.t.Fatal(err)
+			return "", fmt.Errorf("the process ended: %w", err)
 		}
 		if msg.Op == opDone {
-			return msg.Text
+			return msg.Text, nil
 		}
 	}
 }

@@ -60,11 +60,8 @@ func hunt(t *testing.T, planted int) (where, why string) {
 		return why != ""
 	}
 	if search("L4", mutantLives, func(m *machine, j *judges, i int) error {
-		_, text := cutLife(m, j, rand.New(rand.NewPCG(*seed, uint64(i))))
-		if text != "" {
-			return fmt.Errorf("in use: %s", text)
-		}
-		return nil
+		_, err := cutLife(m, j, rand.New(rand.NewPCG(*seed, uint64(i))))
+		return err
 	}) || search("L5", mutantRounds, func(m *machine, j *judges, i int) error {
 		return faultyRound(m, j, allFails[i], rand.New(rand.NewPCG(*seed, uint64(i))))
 	}) {

@@ -1,6 +1,7 @@
 package blockdev_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -25,9 +26,9 @@ func TestL4(t *testing.T) {
 	j := newJudges(t)
 	cuts := 0
 	for life := uint64(0); life == 0 || time.Now().Before(until(began)) && !j.failed.Load(); life++ {
-		n, text := cutLife(newMachine(t), j, rand.New(rand.NewPCG(*seed, life)))
-		if cuts += n; text != "" {
-			t.Fatalf("without any fault: %s", text)
+		n, err := cutLife(newMachine(t), j, rand.New(rand.NewPCG(*seed, life)))
+		if cuts += n; err != nil {
+			t.Fatal(err)
 		}
 	}
 	j.report(began)
@@ -36,11 +37,17 @@ func TestL4(t *testing.T) {
 	}
 }
 
-// cutLife leads a life and cuts it. text is what the process said at its end.
-func cutLife(m *machine, j *judges, rng *rand.Rand) (cuts int, text string) {
+// cutLife leads a life and cuts it. An error is of the life.
+func cutLife(m *machine, j *judges, rng *rand.Rand) (cuts int, err error) {
 	p := m.start("a", livesSteps)
-	text = p.listen(nil)
+	text, err := p.listen(nil)
 	p.kill()
+	if err == nil && text != "" {
+		err = fmt.Errorf("without any fault: %s", text)
+	}
+	if err != nil {
+		return 0, err
+	}
 	record := m.dev.Record()
 	stride := max(1, len(record.Events)/cutsWanted)
 	next := rng.IntN(stride)
@@ -53,7 +60,7 @@ func cutLife(m *machine, j *judges, rng *rand.Rand) (cuts int, text string) {
 		j.cut(m, c, mixesAtCuts, rng, "no fault")
 	}
 	m.t.Logf("%d writes and flushes, %d acknowledged, %d cuts", len(record.Events)-len(m.promises), p.acks, cuts)
-	return cuts, text
+	return cuts, nil
 }
 
 // TestLie lets the device lose what it said it had flushed. If the judges find
@@ -61,8 +68,11 @@ func cutLife(m *machine, j *judges, rng *rand.Rand) (cuts int, text string) {
 func TestLie(t *testing.T) {
 	m := newMachine(t)
 	p := m.start("a", livesSteps/4)
-	p.listen(nil)
+	_, err := p.listen(nil)
 	p.kill()
+	if err != nil {
+		t.Fatal(err)
+	}
 	record := m.dev.Record()
 	for i := m.promises[len(m.promises)/2].at; i < len(record.Events); i++ {
 		if record.Events[i].Kind == blockdev.Flush {
