@@ -108,6 +108,9 @@ const (
 	CodeAttachWindow   = "attach-window"
 	CodeUnaccounted    = "unaccounted-calls"
 
+	CodeRunBytes       = "run-bytes"       // 507: the run has no room for it
+	CodePayloadDeleted = "payload-deleted" // 410
+
 	CodeAgainRefused    = "again-refused"
 	CodeOutcomeConflict = "outcome-conflict"
 )

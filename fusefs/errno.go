@@ -101,6 +101,7 @@ var errnos = []errnoRow{
 var refusals = map[runs.Code]syscall.Errno{
 	runs.UnknownRun:     syscall.ENOENT,
 	runs.UnknownPayload: syscall.ENOENT,
+	runs.PayloadDeleted: syscall.ENOENT,
 	runs.UnknownCall:    syscall.ENOENT,
 	runs.UnknownThread:  syscall.ENOENT,
 
@@ -124,6 +125,8 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.TooLarge:     syscall.EFBIG,
 	runs.RowTooLarge:  syscall.EFBIG,
 	runs.RunFull:      syscall.EDQUOT,
+	runs.RunBytes:     syscall.EDQUOT,
+	runs.StoreBytes:   syscall.EDQUOT,
 	runs.TooManyCalls: syscall.EDQUOT,
 
 	runs.NotOwner:        syscall.EACCES,

@@ -34,7 +34,13 @@ type notifier struct {
 	done     chan struct{}
 
 	mu      sync.Mutex
-	pending map[runs.Ref]runs.ChangeKinds
+	pending map[runs.Ref]pending
+}
+
+// pending is what of a run waits to be told.
+type pending struct {
+	kinds   runs.ChangeKinds
+	deleted []runs.Deleted // at most deletedMax
 }
 
 // teller is what of *fuse.Server the notifier needs.
@@ -47,13 +53,17 @@ type teller interface {
 // stale is right again after liveTimeout by itself.
 const pendingMax = 1 << 16
 
+// deletedMax bounds the deleted payloads of a run that wait to be told. Beyond
+// it a name may be remembered that cannot be opened any more.
+const deletedMax = 256
+
 // notifyPause is how long changes gather before they are told.
 const notifyPause = 5 * time.Millisecond
 
 func (n *notifier) init(f *rawFS, c clock.Clock) {
 	n.fs, n.clock = f, c
 	n.wake, n.stop, n.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	n.pending = make(map[runs.Ref]runs.ChangeKinds)
+	n.pending = make(map[runs.Ref]pending)
 }
 
 // changed is called by the log's committer, after each barrier. What is
@@ -80,7 +90,7 @@ func (n *notifier) changed(changes []runs.Change) {
 // run that goes on what was asked lately, of one that ended what was asked at
 // any time.
 func (n *notifier) worth(c runs.Change, now time.Duration) bool {
-	const always = runs.ChangedSealed | runs.ChangedLate
+	const always = runs.ChangedSealed | runs.ChangedLate | runs.ChangedDeleted
 	if c.Kinds&always != 0 || n.interest.recent(c.Ref, now) {
 		return true
 	}
@@ -102,7 +112,13 @@ func (n *notifier) queue(c runs.Change) {
 		}
 		return
 	}
-	n.pending[c.Ref] = was | c.Kinds
+	was.kinds |= c.Kinds
+	room := deletedMax - len(was.deleted)
+	if len(c.Deleted) > room {
+		n.fs.count.overflows.Add(1)
+	}
+	was.deleted = append(was.deleted, c.Deleted[:min(room, len(c.Deleted))]...)
+	n.pending[c.Ref] = was
 }
 
 // serve tells the kernel until close is called.
@@ -136,13 +152,13 @@ func (n *notifier) close() {
 func (n *notifier) drain() {
 	n.mu.Lock()
 	changes := n.pending
-	n.pending = make(map[runs.Ref]runs.ChangeKinds)
+	n.pending = make(map[runs.Ref]pending)
 	n.mu.Unlock()
 
 	now := n.clock.Boot()
 	shared := make(map[view.Node]struct{})
-	for ref, kinds := range changes {
-		c := runs.Change{Ref: ref, Kinds: kinds}
+	for ref, p := range changes {
+		c := runs.Change{Ref: ref, Kinds: p.kinds, Deleted: p.deleted}
 		if !n.worth(c, now) {
 			continue
 		}

@@ -58,6 +58,7 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 		s.locks.took(l.lock, l.num, l.phase.active())
 	case kindRow:
 		l.seq++
+		s.grow(l, e.counts(l.seq))
 		if e.flags&rowByStore == 0 {
 			l.written(lsn)
 		}
@@ -70,21 +71,30 @@ func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 			if sources[p.source].put {
 				l.written(lsn)
 			}
-			s.acc.names.add(nameHash(l.num, p.name), p.ref.ID, lsn)
+			s.acc.names.add(nameHash(l.num, p.name), acceptedName{id: p.ref.ID}, lsn)
+			s.grow(l, p.ref.Bytes)
+		}
+	case kindDeleted:
+		if d, err := parseDeletion(*e); err == nil {
+			s.acc.names.add(nameHash(l.num, d.Name), acceptedName{id: d.B3, deleted: true}, lsn)
+			s.grow(l, -d.Bytes)
 		}
 	case kindLate:
 		l.lateRows++
 	case kindRemoved:
 		l.phase = PhaseNone
+		s.grow(l, -l.bytes)
 		s.locks.took(l.lock, l.num, false)
 		if gone, err := parseRemoval(*e); err == nil {
 			s.acc.journals[gone.Journal] = lsn // it loses a row
 		}
 	case kindClaim:
+		s.grow(l, e.counts(0))
 		if l.tools != nil {
 			l.tools.claimed(l.num, e.claim)
 		}
 	case kindOutcome:
+		s.grow(l, e.counts(0))
 		if l.tools != nil {
 			l.tools.settled(l.num, e.outcome)
 		}

@@ -75,6 +75,9 @@ func (s *Store) submitAgain(ctx context.Context, c Caller, num uint32, epoch uin
 		if r := refuseAgain(open, l, r.Call, epoch); r != nil {
 			return l.answer(r)
 		}
+		if r := s.noRoom(l, "call", b); r != nil {
+			return l.answer(r)
+		}
 		return s.accept(l, lsn, b)
 	})
 	return got, done, err

@@ -3,7 +3,6 @@ package runs
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -159,12 +158,20 @@ func (w *groupRow) prepare(num uint32, sc scanned) {
 // putRowBody makes the body of a large row durable as a payload, and lets the
 // row be a preview that names it.
 func (s *Store) putRowBody(ctx context.Context, num uint32, w *groupRow, sc scanned) error {
+	name := rowBodyPrefix + hexB3(sc.text)[:32]
+	if free, err := s.nameFree(num, name); err != nil {
+		return err
+	} else if free && !w.keyed { // else it may repeat one that is there
+		if err := s.noRoomNow(num, int64(len(sc.text)), "rows"); err != nil {
+			return err
+		}
+	}
 	ref, err := s.cas.Put(ctx, bytes.NewReader(sc.text))
 	if err != nil {
 		return err
 	}
 	p := payload{
-		name:   rowBodyPrefix + hex.EncodeToString(ref.ID[:16]),
+		name:   name,
 		source: numLogBody, contentType: "application/json", ref: ref,
 	}
 	e := p.entry(num)
@@ -230,6 +237,11 @@ func (s *Store) acceptRows(g *group, l *live, lsn uint64, plan rowPlan) wal.Deci
 		r := refuse(RunFull, "the run has %d rows, and the limit is %d", l.seq, SeqMax)
 		r.Size, r.Limit = int64(l.seq), SeqMax
 		return l.answer(r)
+	}
+	if len(g.batches) > 0 {
+		if r := s.noRoom(l, "rows", g.batches...); r != nil {
+			return l.answer(r)
+		}
 	}
 	plan.number(g, l.seq)
 	d := l.answer(nil)

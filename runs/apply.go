@@ -71,31 +71,18 @@ func (x *index) applyOf(b *batch, lsn uint64, pos wal.Position, of map[uint32]bo
 			c.heartbeat[i] = b.stamp.at
 			changed |= ChangedRecord
 			continue
+		case kindDeleted:
+			err = x.applyDeleted(c, i, e, at)
+			changed |= ChangedPayload | ChangedDeleted
 		case kindLate:
 			err = x.applyLate(e, at)
 			changed |= ChangedLate
-		case kindJournal, kindThread:
-			enter := x.applyJournal
-			if e.kind == kindThread {
-				enter = x.applyThread
-			}
-			if of != nil {
-				enter = func(entry, uint64, place) error { return nil }
-			}
-			if err := enter(e, lsn, at); err != nil {
+		case kindJournal, kindThread, kindRemoved:
+			kinds, err := x.applyBeyond(c, i, e, lsn, at, of != nil)
+			if err != nil {
 				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
 			}
-			x.applyOnce(c, i, e)
-			continue
-		case kindRemoved:
-			remove := x.applyRemoval
-			if of != nil {
-				remove = x.applyRemovalOfRun
-			}
-			if err := remove(e, lsn); err != nil {
-				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
-			}
-			changed |= ChangedRemoved
+			changed |= kinds
 			continue
 		case kindOutbox:
 			x.outboxes[e.run] = at
@@ -104,6 +91,7 @@ func (x *index) applyOf(b *batch, lsn uint64, pos wal.Position, of map[uint32]bo
 			delete(x.outboxes, e.run)
 			continue
 		case kindClaim, kindOutcome: // the record beside them says what they change
+			x.addOther(c, i, int64(len(e.body)))
 			continue
 		}
 		if err != nil {
@@ -113,6 +101,26 @@ func (x *index) applyOf(b *batch, lsn uint64, pos wal.Position, of map[uint32]bo
 		c.changed[i] = max(c.changed[i], b.stamp.at) // the wall clock may go back, a directory's time must not
 	}
 	return changed, nil
+}
+
+// applyBeyond enters what is of a run and of the whole store; alone: of the run
+// alone.
+func (x *index) applyBeyond(c *columns, i int, e entry, lsn uint64, at place, alone bool) (changed ChangeKinds, err error) {
+	switch {
+	case e.kind == kindRemoved && alone:
+		return ChangedRemoved, x.applyRemovalOfRun(e, lsn)
+	case e.kind == kindRemoved:
+		return ChangedRemoved, x.applyRemoval(e, lsn)
+	case alone:
+	case e.kind == kindThread:
+		err = x.applyThread(e, lsn, at)
+	default:
+		err = x.applyJournal(e, lsn, at)
+	}
+	if err == nil {
+		x.applyOnce(c, i, e)
+	}
+	return 0, err
 }
 
 // orphan is an entry of a run that was never admitted, as far as can be read.
@@ -189,7 +197,8 @@ func (x *index) applyRow(c *columns, i int, e entry, pos wal.Position, seq uint6
 	if last, ok := x.lastExtent(e.run); !ok || last.pos() != pos && !last.takes(pos, end) {
 		x.pushExtent(e.run, makeExtent(pos, uint32(seq), off))
 	}
-	c.lastSeq[i], c.logBytes[i] = uint32(seq), end
+	c.lastSeq[i] = uint32(seq)
+	x.setLogBytes(c, i, end)
 	if w.flags&rowKeyed != 0 {
 		x.keys[w.key] = keyedRow{body: w.body, seq: uint32(seq)}
 	}
@@ -203,6 +212,7 @@ func (x *index) applyPayload(c *columns, i int, e entry, at place) error {
 	}
 	x.pushPayload(e.run, nameHash(e.run, p.name), at)
 	c.payloads[i]++
+	x.addOther(c, i, p.ref.Bytes)
 	return nil
 }
 

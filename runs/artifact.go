@@ -28,6 +28,11 @@ func (s *Store) project(ctx context.Context, num uint32, runID string, o *outcom
 	}
 	adm, err := s.admit(num, runID, o.Call, candidate)
 	if err == nil {
+		if n := artifactBytes(adm); n > 0 {
+			err = s.noRoomNow(num, n, "projection")
+		}
+	}
+	if err == nil {
 		var entries []entry
 		if entries, err = s.keepArtifacts(ctx, num, adm); err == nil {
 			o.projection = adm.Encoded
@@ -35,7 +40,7 @@ func (s *Store) project(ctx context.Context, num uint32, runID string, o *outcom
 		}
 	}
 	o.refused = err.Error()
-	if _, ok := errors.AsType[*projection.Refusal](err); !ok {
+	if _, ok := errors.AsType[*projection.Refusal](err); !ok && !overQuota(err) {
 		s.logger.Warn("a projection was replaced by the sentinel", "run", runID, "call", o.Call, "error", err)
 	}
 	return nil
@@ -113,4 +118,25 @@ func (s *Store) keepArtifact(ctx context.Context, num uint32, a *projection.Arti
 		return s.cas.PutApart(ctx, bytes.NewReader(data))
 	}
 	return s.cas.Put(ctx, bytes.NewReader(data))
+}
+
+// artifactBytes is what a projection's artifacts count for.
+func artifactBytes(adm *projection.Admission) (n int64) {
+	for i := range adm.Artifacts {
+		n += adm.Artifacts[i].Bytes
+	}
+	return n
+}
+
+// noRoomForArtifacts is noRoom for those of an outcome, which itself always has
+// room.
+func (s *Store) noRoomForArtifacts(l *live, artifacts []entry) *Refusal {
+	if len(artifacts) == 0 || s.quota == (quota{}) {
+		return nil
+	}
+	n := int64(0)
+	for i := range artifacts {
+		n += artifacts[i].counts(0)
+	}
+	return s.noRoomFor(l.bytes, n, "projection")
 }

@@ -29,7 +29,7 @@ func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error
 	s.endRestore()
 	s.published = max(s.published, log.Durable())
 	s.numbers.Store(max(s.index.newest, log.HighWater().Run))
-	s.acc.settings = s.index.settings
+	s.acc.settings, s.acc.bytes = s.index.settings, s.index.bytes
 	s.initDuty()
 	s.index.catchUp()
 	if _, last := s.feed.end(); last < s.published {

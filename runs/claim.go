@@ -196,6 +196,9 @@ func (s *Store) submitClaim(ctx context.Context, c Caller, num uint32, epoch uin
 		if r := roomForCall(was, l.tools); r != nil {
 			return l.answer(r)
 		}
+		if r := s.noRoom(l, "call", b); r != nil {
+			return l.answer(r)
+		}
 		got = open.claimed(was.ID)
 		return s.accept(l, lsn, b)
 	})

@@ -114,7 +114,7 @@ func (x *index) loseOf(num, count uint32) {
 	c.revision[i] = boundedAdd(c.revision[i], count)
 	c.payloads[i] = boundedAdd(c.payloads[i], count)
 	d.epoch = max(d.epoch, boundedAdd(c.epoch[i], count))
-	c.logBytes[i] = d.loss.off + int64(len(d.loss.line(nil, c.lastSeq[i])))
+	x.setLogBytes(c, i, d.loss.off+int64(len(d.loss.line(nil, c.lastSeq[i]))))
 }
 
 func boundedAdd(a, b uint32) uint32 { return uint32(min(uint64(a)+uint64(b), maxUint32)) }
@@ -140,12 +140,12 @@ func (x *index) found(num uint32, seq uint64, ordinal uint32) error {
 	c.payloads[i] = ordinal
 	if seq == uint64(l.seq) { // no row is lost
 		x.popExtent(num)
-		c.logBytes[i] = l.off
+		x.setLogBytes(c, i, l.off)
 		return nil
 	}
 	l.endless = false
 	d.rows += seq - uint64(l.seq)
-	c.logBytes[i] = l.off + int64(len(l.line(nil, c.lastSeq[i])))
+	x.setLogBytes(c, i, l.off+int64(len(l.line(nil, c.lastSeq[i]))))
 	return nil
 }
 

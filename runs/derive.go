@@ -25,7 +25,7 @@ type derived struct {
 	whole   whole // as the segment leaves it
 	runs    map[uint32]*derivedRun
 	keys    []keyPart
-	names   []hash16 // of payloads
+	names   []hash16 // of payloads, also of those that were deleted
 	threads []byte   // events of threads
 
 	// apart are the runs that have lost something, and listed those of them that
@@ -47,6 +47,7 @@ type derivedRun struct {
 	marks   []mark
 	outbox  uint32 // kind of extra, 0 for none
 	boxAt   place
+	deleted uint32 // payloads
 }
 
 // newDerived begins with a segment; before is what the segments before it leave,
@@ -143,7 +144,10 @@ func (d *derived) addEntry(e entry, at derivedAt) (err error) {
 			r.outbox = extraOutboxDone
 		}
 		r.boxAt, changes = place{}, false
+	case kindDeleted:
+		err = d.addDeleted(r, e, at)
 	case kindClaim, kindOutcome: // see apply
+		r.row.otherBytes += int64(len(e.body))
 		changes = false
 	}
 	if changes {
@@ -270,6 +274,7 @@ func (d *derived) addPayload(r *derivedRun, e entry, at derivedAt) error {
 	d.names = append(d.names, name)
 	r.marks = append(r.marks, mark{kind: kindPayload, offset: at.pos.Offset, entry: at.place.entry, name: name})
 	r.row.payloads = uint32(at.ordinal) + 1
+	r.row.otherBytes += p.ref.Bytes
 	return nil
 }
 
@@ -305,6 +310,9 @@ func (d *derived) extraList() []tableExtra {
 		}
 		if r.lateRows > 0 {
 			extras[[2]uint32{run, extraLate}] = tableExtra{run: run, kind: extraLate, rows: r.lateRows, bytes: r.lateBytes}
+		}
+		if r.deleted > 0 {
+			extras[[2]uint32{run, extraDeleted}] = tableExtra{run: run, kind: extraDeleted, rows: r.deleted}
 		}
 	}
 	return sortedExtras(extras)

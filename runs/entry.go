@@ -26,7 +26,9 @@ const (
 	kindOutcome                    // T2: what became of it
 	kindSetting                    // what owners have said for the whole store; of no run
 	kindRemoved                    // the admission of a run is undone; body: JSON
-	kindCount
+
+	kindDeleted kind = 19 // an owner has deleted a payload; body: JSON
+	kindCount   kind = 20
 )
 
 // Flags of entries.

@@ -45,8 +45,11 @@ const (
 	KeyMissing          Code = "key-missing"
 	KeyConflict         Code = "key-conflict"
 	RunFull             Code = "run-full"
+	RunBytes            Code = "run-bytes"
+	StoreBytes          Code = "store-bytes"
 	PayloadConflict     Code = "payload-conflict"
 	UnknownPayload      Code = "unknown-payload"
+	PayloadDeleted      Code = "payload-deleted"
 	ProtectedSource     Code = "protected-source"
 	SettleConflict      Code = "settle-conflict"
 	UnaccountedCalls    Code = "unaccounted-calls"
@@ -102,6 +105,9 @@ var advice = map[Code]string{
 	KeyMissing:          "give every row the key field, a non-empty string or a number, once",
 	KeyConflict:         "use another key for another row",
 	RunFull:             "settle this run and go on in a new one",
+	RunBytes:            "settle this run and go on in a new one, or have the owner delete payloads of it",
+	StoreBytes:          "try again when the owner has deleted payloads, or serves the store with a higher bound",
+	PayloadDeleted:      "read what the run's log says of it",
 	PayloadConflict:     "use another name: payloads do not change",
 	UnknownPayload:      "check the name; the run's payloads are listed",
 	ProtectedSource:     "use a source that callers may write: named or tool_result",

@@ -217,6 +217,8 @@ func (s *Store) loadTable(t *tableReader) error {
 		case extraLate:
 			l := x.late[e.run]
 			x.late[e.run] = lateCount{l.rows + e.rows, l.bytes + int64(e.bytes)}
+		case extraDeleted:
+			x.deleted[e.run] += e.rows
 		}
 	}
 	for _, p := range t.packList {
@@ -250,7 +252,8 @@ func (x *index) load(r *tableRow) error {
 		c.flags[i] &^= recordFlags // the newest record says them
 	}
 	c.flags[i] |= r.flags &^ flagKeyed
-	c.logBytes[i] += int64(r.bytes)
+	x.setLogBytes(c, i, c.logBytes[i]+int64(r.bytes))
+	x.addOther(c, i, r.otherBytes)
 	c.lastSeq[i], c.payloads[i] = max(c.lastSeq[i], r.lastSeq), max(c.payloads[i], r.payloads)
 	if r.revision != 0 {
 		c.revision[i], c.epoch[i], c.uid[i], c.record[i] = r.revision, r.epoch, r.uid, r.record
@@ -277,8 +280,10 @@ func (x *index) loadRemoved(r *tableRow) {
 	}
 	delete(x.late, r.run)
 	delete(x.outboxes, r.run)
+	delete(x.deleted, r.run)
 	x.setPhase(r.run, PhaseNone)
 	c, i := x.at(r.run)
+	x.bytes -= c.bytes(i)
 	c.clear(i)
 	x.removed = true // from byAdmit, later
 }

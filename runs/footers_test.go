@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -63,6 +64,18 @@ func (w *world) fill(rt *rapid.T) []*agent {
 		},
 		"put": func(rt *rapid.T) {
 			pick(rt).put(fmt.Sprint("p", rapid.IntRange(0, 9).Draw(rt, "name")), strings.Repeat("p", rapid.SampledFrom([]int{1, 20 << 10}).Draw(rt, "size")))
+		},
+		"delete": func(rt *rapid.T) {
+			a, name := pick(rt), fmt.Sprint("p", rapid.IntRange(0, 9).Draw(rt, "name"))
+			if _, err := w.s.DeletePayload(ctx, owner, a.id, name); err != nil && CodeOf(err) != UnknownPayload {
+				rt.Fatal(err)
+			}
+		},
+		"call": func(rt *rapid.T) {
+			a := pick(rt)
+			if got, err := a.claim(fmt.Sprint(w.s.Newest(), len(w.rows(a.id))), "t", "idempotent"); err == nil && rapid.Bool().Draw(rt, "ends") {
+				a.outcome(got.Call, `{"status":"ok"}`)
+			}
 		},
 		"late": func(rt *rapid.T) {
 			a := pick(rt)
@@ -164,6 +177,9 @@ func (w *world) ask(agents []*agent) string {
 		for p := range 10 {
 			_, replayed, err := a.put(fmt.Sprint("p", p), "p")
 			fmt.Fprintln(&b, i, p, replayed, err)
+			gone, err := w.s.DeletePayload(ctx, owner, a.id, fmt.Sprint("p", p))
+			gone.At = time.Time{}
+			fmt.Fprintln(&b, i, p, gone, err)
 		}
 	}
 	for k := range 6 {
@@ -236,6 +252,7 @@ func TestFootersSayTheSame(t *testing.T) {
 		defer w.close()
 		agents := w.fill(rt)
 		w.reopen() // which interrupts what is running, at one time for all
+		w.used()
 		w.close()
 		if wrong := w.checkFooters(); len(wrong) > 0 {
 			rt.Fatalf("footers that nobody touched: %v", wrong)
@@ -253,6 +270,7 @@ func TestFootersSayTheSame(t *testing.T) {
 			change(c)
 			c.mustOpen()
 			picture := c.picture() + c.whole()
+			c.used()
 			for _, a := range agents {
 				a.w = c
 			}

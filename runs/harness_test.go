@@ -39,6 +39,7 @@ type world struct {
 
 	projectionTimeout time.Duration // 0 for the default
 	segmentBytes      int64         // of the log's segments, 0 for the usual ones
+	quota             quota         // zero for none
 	replays           bool          // all batches are replayed, and no footer is used
 }
 
@@ -63,7 +64,7 @@ func (w *world) mustOpen() {
 
 func (w *world) open() error {
 	w.frames = nil
-	s := New(Options{StoreKey: []byte("the store's key"), Clock: w.clock, ProjectionTimeout: w.projectionTimeout})
+	s := New(Options{StoreKey: []byte("the store's key"), Clock: w.clock, ProjectionTimeout: w.projectionTimeout, RunBytesMax: w.quota.runBytesMax, StoreBytesMax: w.quota.storeBytesMax})
 	o := wal.Options{SegmentBytesMax: w.segmentBytes, Damaged: s.ReplayLost}
 	if !w.replays {
 		o.Derived = s

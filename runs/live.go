@@ -18,10 +18,12 @@ type accepted struct {
 	ids      overlay[string, uint32]
 	starts   overlay[hash16, startKey]
 	keys     overlay[hash16, keyedRow]
-	names    overlay[hash16, cas.ID] // payloads, by run and name
+	names    overlay[hash16, acceptedName] // payloads, by run and name
 	posts    overlay[hash16, threadKey]
 	chains   map[*Chain]struct{} // of streams under way
 	journals map[string]uint64   // LSN of the newest change of each, where one is under way
+
+	bytes int64 // of all runs, as quota.go counts them
 
 	settings    *settings
 	settingsLSN uint64 // of their newest change, 0 if that is published
@@ -38,6 +40,7 @@ type live struct {
 	seq       uint64 // of the last row
 	ordinals  uint32 // how many were given
 	lateRows  int
+	bytes     int64 // as quota.go counts them
 
 	rec *record // the newest accepted, nil where it was not read
 	pub *record // the newest published, nil where it was not read
@@ -70,10 +73,16 @@ func (l *live) holds(writer string) bool {
 	return l.token != "" && subtle.ConstantTimeCompare([]byte(writer), []byte(l.token)) == 1
 }
 
+// acceptedName is a payload that is under way, or its deletion.
+type acceptedName struct {
+	id      cas.ID
+	deleted bool
+}
+
 func newAccepted() accepted {
 	return accepted{
 		runs: map[uint32]*live{}, chains: map[*Chain]struct{}{}, ids: newOverlay[string, uint32](), starts: newOverlay[hash16, startKey](),
-		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, cas.ID](), posts: newOverlay[hash16, threadKey](), settings: new(settings), journals: map[string]uint64{},
+		keys: newOverlay[hash16, keyedRow](), names: newOverlay[hash16, acceptedName](), posts: newOverlay[hash16, threadKey](), settings: new(settings), journals: map[string]uint64{},
 	}
 }
 
@@ -137,6 +146,7 @@ func (s *Store) indexed(num uint32) *live {
 	l := &live{
 		num: num, phase: c.phase[i], revision: uint64(c.revision[i]), epoch: uint64(c.epoch[i]),
 		admission: c.admission[i], uid: c.uid[i], seq: uint64(c.lastSeq[i]), ordinals: c.payloads[i],
+		bytes: c.bytes(i),
 	}
 	l.heard.Store(int64(s.clock.Boot()))
 	l.lateRows = int(s.index.late[num].rows)

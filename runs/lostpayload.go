@@ -30,6 +30,9 @@ func (s *Store) findLost(num uint32, name string) (info PayloadInfo, ok bool) {
 	if n >= uint64(len(places)) {
 		return info, false
 	}
+	if places[n] == deletedPlace {
+		return info, false
+	}
 	if places[n] != (place{}) {
 		if _, err := s.readPayload(places[n]); !isDamage(err) {
 			return info, false

@@ -149,7 +149,7 @@ func addExtras(extras map[[2]uint32]tableExtra, list []tableExtra) {
 		outbox, done := [2]uint32{e.run, extraOutbox}, [2]uint32{e.run, extraOutboxDone}
 		key := [2]uint32{e.run, e.kind}
 		switch e.kind {
-		case extraLate:
+		case extraLate, extraDeleted:
 			old := extras[key]
 			e.rows, e.bytes = e.rows+old.rows, e.bytes+old.bytes
 		case extraOutbox:

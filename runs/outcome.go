@@ -130,6 +130,10 @@ func (t *settlingCall) submit(ctx context.Context, artifacts []entry) (replayed 
 			return false, err
 		}
 		replayed, done, err = t.s.submitOutcome(ctx, t.caller, t.num, t.epoch, t.o, artifacts)
+		if overQuota(err) { // others were faster: it is committed all the same
+			t.o.projection, t.o.refused, artifacts = []byte(projection.Sentinel), err.Error(), nil
+			return false, nil
+		}
 		return done, err
 	})
 	return replayed, err
@@ -227,6 +231,9 @@ func (s *Store) submitOutcome(ctx context.Context, c Caller, num uint32, epoch u
 			return wal.Decision{}
 		}
 		if b != nil {
+			if r := s.noRoomForArtifacts(l, artifacts); r != nil {
+				return l.answer(r)
+			}
 			return s.accept(l, lsn, b)
 		}
 		same, ok := l.tools.outcomes[o.Call]

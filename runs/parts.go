@@ -64,7 +64,7 @@ type part struct {
 //	 4  4  offset of its frame
 //	 8  4  its number in the batch
 //	12  4  zero
-//	16 16  of a payload: the hash of run and name; of a late write: where its
+//	16 16  of a payload, and of the deletion of one: the hash of run and name; of a late write: where its
 //	       line begins among those of the run in this segment (8), zero; else zero
 type mark struct {
 	kind   kind
@@ -263,7 +263,7 @@ func parseMark(b []byte) (mark, error) {
 		if le.Uint64(b[24:]) != 0 || m.off > 1<<60 {
 			return m, badParts("the mark of a late write makes no sense")
 		}
-	case k == uint32(kindPayload):
+	case k == uint32(kindPayload), k == uint32(kindDeleted):
 		m.name = rest
 	case k != uint32(kindAdmission) || rest != hash16{}:
 		return m, badParts("a mark is of kind %d", k)

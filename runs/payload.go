@@ -73,6 +73,10 @@ type found struct {
 	payload
 	ordinal uint32
 	at      time.Time
+
+	// deleted is set where it was deleted, at that time: then there is no more
+	// of it than this says.
+	deleted *deletion
 }
 
 func (f *found) info() PayloadInfo {
@@ -82,11 +86,15 @@ func (f *found) info() PayloadInfo {
 	}
 }
 
-// readPayload reads the payload entry at p.
+// readPayload reads the payload entry at p, or that of its deletion.
 func (s *Store) readPayload(p place) (*found, error) {
 	b, err := s.readBatch(p.pos())
 	if err != nil {
 		return nil, err
+	}
+	if int(p.entry) < len(b.entries) && b.entries[p.entry].kind == kindDeleted {
+		d, err := parseDeletion(b.entries[p.entry])
+		return &found{at: unixTime(b.stamp.at), deleted: d}, err
 	}
 	if int(p.entry) >= len(b.entries) || b.entries[p.entry].kind != kindPayload {
 		return nil, badBatch("it has no payload where the index says")
@@ -131,6 +139,9 @@ func (s *Store) PayloadList(ref Ref) ([]PayloadInfo, error) {
 			list = append(list, lostPayload(uint32(n)))
 			continue
 		}
+		if p == deletedPlace {
+			continue
+		}
 		f, err := s.readPayload(p)
 		if isDamage(err) {
 			s.foundDamage(uint32(ref), err)
@@ -147,14 +158,19 @@ func (s *Store) PayloadList(ref Ref) ([]PayloadInfo, error) {
 	return list, nil
 }
 
+// deletedPlace stands for a payload that was deleted.
+var deletedPlace = place{entry: maxUint32}
+
+// payloadPlaces tells where a run's payloads are, by ordinal: the zero place
+// for one that is lost.
 func (s *Store) payloadPlaces(num uint32) (places []place, terminal place, answered, ok bool, err error) {
 	s.mu.RLock()
 	c, i := s.index.at(num)
 	known, tail := c.phase[i] != PhaseNone, c.tail[i]
 	answered = c.flags[i]&flagAnswered != 0
-	var recent []namedPlace
+	var recent, gone []namedPlace
 	if r := s.index.recent[num]; r != nil {
-		recent = slices.Clone(r.payloads)
+		recent, gone = slices.Clone(r.payloads), slices.Clone(r.deleted)
 	}
 	s.mu.RUnlock()
 	if !known {
@@ -164,8 +180,15 @@ func (s *Store) payloadPlaces(num uint32) (places []place, terminal place, answe
 	if err != nil {
 		return nil, place{}, false, true, err
 	}
+	deleted := map[hash16]bool{}
+	for _, p := range append(slices.Clip(sealed.deleted), gone...) {
+		deleted[p.name] = true
+	}
 	name := nameHash(num, TerminalName)
 	for _, p := range append(slices.Clip(sealed.payloads), recent...) {
+		if deleted[p.name] {
+			p.at = deletedPlace
+		}
 		places = append(places, p.at)
 		if p.name == name {
 			terminal = p.at
@@ -174,8 +197,18 @@ func (s *Store) payloadPlaces(num uint32) (places []place, terminal place, answe
 	return places, terminal, answered, true, nil
 }
 
-// findPayload reads a published payload by name, nil if there is none.
+// findPayload reads a published payload by name, nil if there is none, or none
+// any more.
 func (s *Store) findPayload(num uint32, name string) (*found, error) {
+	f, err := s.findAny(num, name)
+	if f != nil && f.deleted != nil {
+		return nil, err
+	}
+	return f, err
+}
+
+// findAny is findPayload that finds deleted ones too.
+func (s *Store) findAny(num uint32, name string) (*found, error) {
 	hash := nameHash(num, name)
 	at, _, err := s.findName(num, hash)
 	if err != nil || at == (place{}) {
@@ -186,8 +219,8 @@ func (s *Store) findPayload(num uint32, name string) (*found, error) {
 	return f, err
 }
 
-// findName tells where the payload is whose name has this hash, the zero place
-// for none; tail is up to which segment sealed ones were looked at.
+// findName tells where the payload is whose name has this hash, or where it was
+// deleted, the zero place for none; tail is up to which segment sealed ones were looked at.
 func (s *Store) findName(num uint32, hash hash16) (at place, tail uint32, err error) {
 	s.mu.RLock()
 	c, i := s.index.at(num)
@@ -213,14 +246,14 @@ func (s *Store) showPayload(ref Ref, name string) (*found, error) {
 	if !known {
 		return nil, unknownRef(ref)
 	}
-	f, err := s.findPayload(num, name)
-	if err != nil {
+	f, err := s.findAny(num, name)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if f == nil || !shown(f, answered, true) {
-		r := refuse(UnknownPayload, "the run has no payload %s", quote(name))
-		r.Field = name
-		return nil, r
+	case f != nil && f.deleted != nil:
+		return nil, deletedPayload(f)
+	case f == nil || !shown(f, answered, true):
+		return nil, unknownPayload(name)
 	}
 	return f, nil
 }

@@ -19,7 +19,7 @@ func (s *Store) Publish(batches []*wal.Batch) {
 		for _, r := range v.stamp.runs {
 			s.settleLive(r.run, v, b.LSN)
 			if r.run != 0 {
-				changes = addChange(changes, Change{Ref: Ref(r.run), Kinds: kinds})
+				changes = addChange(changes, Change{Ref: Ref(r.run), Kinds: kinds, Deleted: deletedIn(v, r.run, kinds)})
 			}
 		}
 	}
@@ -55,6 +55,7 @@ func addChange(changes []Change, c Change) []Change {
 	for i := len(changes) - 1; i >= 0 && i >= len(changes)-8; i-- {
 		if changes[i].Ref == c.Ref {
 			changes[i].Kinds |= c.Kinds
+			changes[i].Deleted = append(changes[i].Deleted, c.Deleted...)
 			return changes
 		}
 	}
@@ -73,6 +74,7 @@ func (s *Store) Reset() {
 	s.acc.posts.reset()
 	clear(s.acc.journals)
 	s.acc.settings, s.acc.settingsLSN = s.index.settings, 0
+	s.acc.bytes = s.index.bytes
 	s.cutChains()
 	for num, l := range s.acc.runs {
 		if l.lastLSN <= s.published {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 
-	"durafs/cas"
 	"durafs/wal"
 )
 
@@ -13,7 +12,8 @@ const ContentTypeBytesMax = 255
 
 // Put stores a payload under a name of the run and returns when it is durable
 // and visible. The same name with the same bytes answers replayed; with
-// others it is a conflict. Needs the writer token.
+// others it is a conflict, and so is a name whose payload was deleted. Needs
+// the writer token.
 //
 // What makes it durable: the chunk store's barrier for the bytes (none up to
 // cas.InlineBytesMax), then the log's for the batch that names them.
@@ -25,6 +25,9 @@ func (s *Store) Put(ctx context.Context, c Caller, id, name string, source Sourc
 	num, epoch, err := s.gate(ctx, c, id, evWrite)
 	if err != nil {
 		return PayloadInfo{}, false, s.keepLate(ctx, num, epoch, err, lateWrite{What: "payload", Name: name})
+	}
+	if r, err = s.bounded(num, name, r); err != nil {
+		return PayloadInfo{}, false, s.denied(num, err)
 	}
 	ref, err := s.cas.Put(ctx, r)
 	if err != nil {
@@ -39,6 +42,9 @@ func (s *Store) Put(ctx context.Context, c Caller, id, name string, source Sourc
 		return PayloadInfo{}, false, s.keepLate(ctx, num, epoch, s.denied(num, err), lateWrite{What: "payload", Name: name})
 	}
 	info, err = s.PayloadInfo(Ref(num), name)
+	if CodeOf(err) == PayloadDeleted { // since
+		info, err = (&found{payload: p, at: s.clock.Now().UTC()}).info(), nil
+	}
 	return info, replayed, err
 }
 
@@ -92,21 +98,26 @@ func (s *Store) submitPut(ctx context.Context, c Caller, num uint32, epoch uint6
 		if l.ordinals == maxUint32 {
 			return l.answer(refuse(RunFull, "the run has %d payloads", l.ordinals))
 		}
-		id, underWay := s.acc.names.entries[hash]
+		taken, underWay := s.acc.names.entries[hash]
 		switch {
 		case underWay:
+		case have != nil && have.deleted != nil:
+			taken = acceptedName{have.deleted.B3, true}
 		case have != nil:
-			id = have.ref.ID
+			taken.id = have.ref.ID
 		case s.index.names[hash] != (place{}) || s.tailNow(num) != tail:
 			done = false
 			return wal.Decision{}
 		default:
+			if r := s.noRoom(l, "payload", b); r != nil {
+				return l.answer(r)
+			}
 			return s.accept(l, lsn, b)
 		}
-		if replayed = id == p.ref.ID; replayed {
+		if replayed = taken.id == p.ref.ID && !taken.deleted; replayed {
 			return l.answer(nil)
 		}
-		return l.answer(payloadConflict(p.name, id))
+		return l.answer(payloadConflict(p.name, taken))
 	})
 	return replayed, done, err
 }
@@ -117,8 +128,9 @@ func (s *Store) tailNow(num uint32) uint32 {
 	return c.tail[i]
 }
 
-func payloadConflict(name string, id cas.ID) *Refusal {
-	r := refuse(PayloadConflict, "the run has a payload %s with other bytes (%s)", quote(name), id)
-	r.Field = name
-	return r
+func payloadConflict(name string, taken acceptedName) *Refusal {
+	if taken.deleted {
+		return fieldRefusal(PayloadConflict, name, "the run had a payload %s (%s), which an owner has deleted, and its name is not given again", quote(name), taken.id)
+	}
+	return fieldRefusal(PayloadConflict, name, "the run has a payload %s with other bytes (%s)", quote(name), taken.id)
 }

@@ -7,7 +7,8 @@ type recent struct {
 	extents   []extent
 	payloads  []namedPlace
 	late      []lateRow
-	admission place // zero: it lies in a sealed segment
+	deleted   []namedPlace // where payloads were deleted
+	admission place        // zero: it lies in a sealed segment
 }
 
 type namedPlace struct {
@@ -34,10 +35,11 @@ func (x *index) forget(num, seg uint32) {
 	r.extents = behind(r.extents, func(e extent) bool { return e.segment == seg })
 	r.payloads = behind(r.payloads, func(p namedPlace) bool { return p.at.segment == seg })
 	r.late = behind(r.late, func(l lateRow) bool { return l.at.segment == seg })
+	r.deleted = behind(r.deleted, func(p namedPlace) bool { return p.at.segment == seg })
 	if r.admission.segment == seg {
 		r.admission = place{}
 	}
-	if len(r.extents) == 0 && len(r.payloads) == 0 && len(r.late) == 0 && r.admission == (place{}) {
+	if len(r.extents) == 0 && len(r.payloads) == 0 && len(r.late) == 0 && len(r.deleted) == 0 && r.admission == (place{}) {
 		delete(x.recent, num)
 	}
 }

@@ -43,7 +43,7 @@ func parseRemoval(e entry) (*removal, error) {
 func outOfSpace(err error) bool {
 	_, inLog := errors.AsType[*wal.NoSpaceError](err)
 	_, inChunks := errors.AsType[*cas.NoSpaceError](err)
-	return inLog || inChunks
+	return inLog || inChunks || overQuota(err)
 }
 
 // denied returns err, and remembers of an active run that a write of its agent
@@ -52,7 +52,9 @@ func (s *Store) denied(num uint32, err error) error {
 	if err == nil || !outOfSpace(err) {
 		return err
 	}
-	s.strain()
+	if !overQuota(err) {
+		s.strain()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.acc.runs[num]; l != nil {
@@ -189,6 +191,7 @@ func (x *index) applyRemovalOfRun(e entry, _ uint64) error {
 	delete(x.recent, num)
 	delete(x.late, num)
 	delete(x.outboxes, num)
+	delete(x.deleted, num)
 	x.ids.remove(num, x.idBytes)
 	if at := slices.Index(x.byAdmit, num); at >= 0 {
 		x.byAdmit = slices.Delete(x.byAdmit, at, at+1)
@@ -198,6 +201,7 @@ func (x *index) applyRemovalOfRun(e entry, _ uint64) error {
 	}
 	x.setPhase(num, PhaseNone)
 	c, i := x.at(num)
+	x.bytes -= c.bytes(i)
 	c.clear(i)
 	return nil
 }
@@ -206,7 +210,34 @@ func (x *index) applyRemovalOfRun(e entry, _ uint64) error {
 func (c *columns) clear(i int) {
 	c.flags[i], c.revision[i], c.epoch[i], c.uid[i], c.text[i], c.thread[i] = 0, 0, 0, 0, 0, 0
 	c.record[i], c.admission[i], c.started[i], c.changed[i], c.heartbeat[i] = place{}, 0, 0, 0, 0
-	c.lastSeq[i], c.payloads[i], c.tail[i], c.logBytes[i] = 0, 0, 0, 0
+	c.lastSeq[i], c.payloads[i], c.tail[i], c.logBytes[i], c.otherBytes[i] = 0, 0, 0, 0, 0
+}
+
+// neverThere returns err, that a start found no room, when it is sure that
+// nothing of it is left, accepted or published: not its number, id, key, lock,
+// row or message. What it has put into the chunk store belongs to nothing, and is
+// reclaimed like all that is so. num is still this start's own.
+func (s *Store) neverThere(num uint32, rec *record, a *starting, err error) error {
+	gone := &removal{ID: rec.ID, Labels: rec.Labels, Journal: rec.Target}
+	if a.keyed() {
+		gone.Key = hex.EncodeToString(a.key[:])
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	left := s.index.remnants(num, gone)
+	if s.acc.runs[num] != nil || s.acc.ids.entries[rec.ID] == num || s.acc.starts.entries[a.key].num == num {
+		left = append(left, "what was accepted")
+	}
+	if l := s.locks[rec.Lock]; l != nil {
+		if _, holds := l.holders[num]; holds {
+			left = append(left, "its lock")
+		}
+	}
+	if len(left) == 0 {
+		return err
+	}
+	s.logger.Error("a start that found no room has left something", "run", rec.ID, "left", left, "error", err)
+	return fmt.Errorf("runs: the start of %s found no room, and of it there is still: %v", rec.ID, left)
 }
 
 // remnants names what is left of a run that was removed: nothing, or there is

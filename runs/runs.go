@@ -313,6 +313,8 @@ type Run struct {
 	LateRows   uint64
 	LateBytes  int64
 	Payloads   uint32 // how many ordinals were given
+	Deleted    uint32 // how many of them an owner has deleted
+	Bytes      int64  // what the run counts for; see Options.RunBytesMax
 	// Damaged says that something of the run is lost; see Record.Damaged.
 	Damaged bool
 }
@@ -324,10 +326,18 @@ func (r Run) Sealed() bool { return r.Phase == Terminal || r.Phase == Cancelled 
 type Change struct {
 	Ref   Ref
 	Kinds ChangeKinds
+	// Deleted are the payloads that an owner has deleted, with ChangedDeleted.
+	Deleted []Deleted
+}
+
+// Deleted names a payload that was deleted.
+type Deleted struct {
+	Name    string
+	Ordinal uint32
 }
 
 // ChangeKinds is a set of what changed.
-type ChangeKinds uint8
+type ChangeKinds uint16
 
 const (
 	ChangedRecord  ChangeKinds = 1 << iota
@@ -338,4 +348,5 @@ const (
 	ChangedSealed   // the log will not grow any more
 	ChangedRemoved  // the run is gone: its admission was undone
 	ChangedDamaged  // something was found to be lost; the log may be another one
+	ChangedDeleted  // a payload was deleted
 )

@@ -18,15 +18,21 @@ type sealedRun struct {
 	extents   []extent
 	payloads  []namedPlace
 	late      []lateRow
+	deleted   []namedPlace
 	admission place
 	keyed     []uint32 // the segments with rows that were given with a key
 	bytes     int64    // of the rows, rendered
 	lateBytes int64
 }
 
-// payload is where the newest payload with this name is, the zero place if
-// there is none.
+// payload is where the newest payload with this name is, or where it was
+// deleted, the zero place if there is none.
 func (r *sealedRun) payload(name hash16) place {
+	for _, p := range r.deleted {
+		if p.name == name {
+			return p.at
+		}
+	}
 	for _, p := range slices.Backward(r.payloads) {
 		if p.name == name {
 			return p.at
@@ -38,7 +44,7 @@ func (r *sealedRun) payload(name hash16) place {
 // weight is what a sealedRun costs, in entries of its lists.
 func (r *sealedRun) weight() int {
 	const fixed = 16
-	return fixed + len(r.extents) + 2*len(r.payloads) + len(r.late) + len(r.keyed)
+	return fixed + len(r.extents) + 2*len(r.payloads) + 2*len(r.deleted) + len(r.late) + len(r.keyed)
 }
 
 // sealedWeightMax bounds the cache of sealedRuns, in entries of some 20 bytes.
@@ -124,7 +130,7 @@ func (s *Store) sealed(num, tail uint32) (*sealedRun, error) {
 		*r = *have
 		r.tail = tail
 		r.extents, r.payloads = slices.Clip(r.extents), slices.Clip(r.payloads)
-		r.late, r.keyed = slices.Clip(r.late), slices.Clip(r.keyed)
+		r.late, r.keyed, r.deleted = slices.Clip(r.late), slices.Clip(r.keyed), slices.Clip(r.deleted)
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
 		r.join(&chain[i])
@@ -266,6 +272,8 @@ func (r *sealedRun) join(l *link) {
 		switch m.kind {
 		case kindPayload:
 			r.payloads = append(r.payloads, namedPlace{m.name, at})
+		case kindDeleted:
+			r.deleted = append(r.deleted, namedPlace{m.name, at})
 		case kindLate:
 			r.late = append(r.late, lateRow{at, r.lateBytes + int64(m.off)})
 		case kindAdmission:

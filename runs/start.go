@@ -25,7 +25,8 @@ const targetMaster = "master"
 // classNone is the worst replay safety of a run that has claimed nothing.
 const classNone = "read-only"
 
-// Start admits a run: all of it or nothing is durable when it returns.
+// Start admits a run: all of it or nothing is durable when it returns. One that
+// found no room has left nothing: see neverThere.
 //
 // With an IdempotencyKey that is known and the same body it answers the run of
 // the first time: to the same uid, while the run has made no progress, with a
@@ -87,6 +88,9 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 			return Started{}, true, err
 		}
 	}
+	if err := s.noRoomNow(0, int64(len(a.req.ResumeRequest)), "run"); err != nil {
+		return Started{}, true, err
+	}
 	if err := s.putResume(ctx, a); err != nil {
 		return Started{}, true, err
 	}
@@ -130,15 +134,21 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 			l := s.view(holder)
 			return l.answer(s.lockHeld(rec.Lock, holder))
 		}
+		l := &live{num: num}
+		if r := s.noRoom(l, "run", b); r != nil {
+			return wal.Decision{Err: r}
+		}
 		s.acc.ids.add(rec.ID, num, lsn)
 		if a.keyed() {
 			s.acc.starts.add(a.key, startKey{body: a.bodyHash, num: num}, lsn)
 		}
-		l := &live{num: num}
 		d := s.accept(l, lsn, b)
 		l.token, given = token, true
 		return d
 	})
+	if outOfSpace(err) {
+		err = s.neverThere(num, rec, a, err)
+	}
 	if !given { // nobody has heard of the number
 		s.numbers.CompareAndSwap(num, num-1)
 	}

@@ -21,6 +21,9 @@ type Options struct {
 	// ProjectionTimeout is how long an outcome waits for its projection: default
 	// ProjectionTimeout, at most ProjectionTimeoutMax.
 	ProjectionTimeout time.Duration
+	// RunBytesMax and StoreBytesMax bound what a run, and what all runs together
+	// may count for (see quota.go), in bytes; 0 for no bound.
+	RunBytesMax, StoreBytesMax int64
 }
 
 // Store is the open domain. Its methods may be called concurrently once Boot
@@ -31,6 +34,7 @@ type Store struct {
 	clock  clock.Clock
 	key    []byte
 	logger *slog.Logger
+	quota  quota
 
 	// Set by Boot, before anything is served.
 	log    *wal.Log
@@ -92,7 +96,7 @@ func New(o Options) *Store {
 		o.ProjectionTimeout = ProjectionTimeout
 	}
 	return &Store{
-		clock: o.Clock, key: o.StoreKey, logger: o.Log,
+		clock: o.Clock, key: o.StoreKey, logger: o.Log, quota: quota{o.RunBytesMax, o.StoreBytesMax},
 		index: newIndex(), acc: newAccepted(), locks: locks{}, packs: map[uint32]uint32{},
 		rotten:            map[string]bool{},
 		projectings:       projectings{hurry: make(chan struct{})},

@@ -99,10 +99,10 @@ func (s *Store) survey(num uint32) (done bool) {
 	d.changes++
 	if d.loss != nil { // its line stands at the end
 		d.log = append(d.log, makeExtent(wal.Position{}, d.loss.seq, w.off))
-		c.logBytes[i] += w.off - d.loss.off
+		s.index.setLogBytes(c, i, c.logBytes[i]+w.off-d.loss.off)
 		d.loss.off = w.off
 	} else {
-		c.logBytes[i] = w.off
+		s.index.setLogBytes(c, i, w.off)
 	}
 	return true
 }

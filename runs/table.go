@@ -29,7 +29,7 @@ const (
 // of some before it; see merge.go. It is
 //
 //	blocks   of tableBlockRows runs, the last of fewer:
-//	           rows   84 bytes each, by run
+//	           rows   92 bytes each, by run
 //	           texts  of the rows that have one, one after the other
 //	packs     8 bytes each, by number
 //	extras   20 bytes each, by run and kind: what few runs have
@@ -51,12 +51,13 @@ const (
 // Pack: number 4, and up to which offset it is referred to 4.
 //
 // Extra: run 4, kind 4, then by kind: 1 outbox, its place (12); 2 the outbox
-// of a segment before was done, zero; 3 late writes, how many 4, their bytes 8.
+// of a segment before was done, zero; 3 late writes, how many 4, their bytes 8;
+// 4 payloads that were deleted, how many 4, zero.
 const (
 	tableHeadBytes  = 64
 	tablePackBytes  = 8
 	tableExtraBytes = 20
-	tableRowBytes   = 84
+	tableRowBytes   = 92
 	tableBlockRows  = 1024
 )
 
@@ -116,20 +117,21 @@ func (h *tableHead) rowBytes() int64 { return int64(h.rows)*tableRowBytes + int6
 //	 0  4  run
 //	 4  4  lastSeq: number of its last row
 //	 8  8  bytes of its rows in the table's segments, rendered
-//	16  4  payloads: how many ordinals were given
-//	20  4  revision  }
-//	24  4  epoch     } of the newest record
-//	28  4  uid       }
-//	32 12  its place }
-//	44  8  admission: LSN  }
-//	52  8  started         } only with the admission
-//	60  8  changed: time of the last change
-//	68  8  heartbeat
-//	76  4  tail: the last of the segments in which it has parts
-//	80  1  phase of the newest record
-//	81  1  flags, see runFlags; 128: the start had an idempotency key; 64: the
+//	16  8  bytes that count beside these, less what was deleted: signed, see quota.go
+//	24  4  payloads: how many ordinals were given
+//	28  4  revision  }
+//	32  4  epoch     } of the newest record
+//	36  4  uid       }
+//	40 12  its place }
+//	52  8  admission: LSN  }
+//	60  8  started         } only with the admission
+//	68  8  changed: time of the last change
+//	76  8  heartbeat
+//	84  4  tail: the last of the segments in which it has parts
+//	88  1  phase of the newest record
+//	89  1  flags, see runFlags; 128: the start had an idempotency key; 64: the
 //	       admission was undone, and the run with it
-//	82  2  length of its text
+//	90  2  length of its text
 //
 // The text comes with the admission: the key (16 bytes), where there is one,
 // then id, parent and labels as in arena.go. Of an admission that was undone,
@@ -152,6 +154,8 @@ type tableRow struct {
 	flags     runFlags
 	text      []byte
 
+	otherBytes int64
+
 	// gone: the admission and its end are both in the table, which says nothing.
 	gone bool
 }
@@ -165,6 +169,7 @@ const (
 func (r *tableRow) append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, r.run), r.lastSeq), r.bytes)
+	b = le.AppendUint64(b, uint64(r.otherBytes))
 	for _, v := range [...]uint32{r.payloads, r.revision, r.epoch, r.uid, r.record.segment, r.record.offset, r.record.entry} {
 		b = le.AppendUint32(b, v)
 	}
@@ -179,12 +184,13 @@ func (r *tableRow) decode(b []byte) (textBytes int) {
 	_ = b[tableRowBytes-1]
 	le := binary.LittleEndian
 	r.run, r.lastSeq, r.bytes = le.Uint32(b), le.Uint32(b[4:]), le.Uint64(b[8:])
-	r.payloads, r.revision, r.epoch, r.uid = le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:])
-	r.record = place{le.Uint32(b[32:]), le.Uint32(b[36:]), le.Uint32(b[40:])}
-	r.admission, r.started = le.Uint64(b[44:]), int64(le.Uint64(b[52:]))
-	r.changed, r.heartbeat = int64(le.Uint64(b[60:])), int64(le.Uint64(b[68:]))
-	r.tail, r.phase, r.flags = le.Uint32(b[76:]), Phase(b[80]), runFlags(b[81])
-	return int(le.Uint16(b[82:]))
+	r.otherBytes = int64(le.Uint64(b[16:]))
+	r.payloads, r.revision, r.epoch, r.uid = le.Uint32(b[24:]), le.Uint32(b[28:]), le.Uint32(b[32:]), le.Uint32(b[36:])
+	r.record = place{le.Uint32(b[40:]), le.Uint32(b[44:]), le.Uint32(b[48:])}
+	r.admission, r.started = le.Uint64(b[52:]), int64(le.Uint64(b[60:]))
+	r.changed, r.heartbeat = int64(le.Uint64(b[68:])), int64(le.Uint64(b[76:]))
+	r.tail, r.phase, r.flags = le.Uint32(b[84:]), Phase(b[88]), runFlags(b[89])
+	return int(le.Uint16(b[90:]))
 }
 
 // check holds what every row must keep, so that the index may trust it.
@@ -242,6 +248,7 @@ func (r *tableRow) add(next *tableRow) {
 		return
 	}
 	r.bytes += next.bytes
+	r.otherBytes += next.otherBytes
 	if next.revision != 0 {
 		r.flags &^= recordFlags // the newest record says them
 	}
@@ -269,7 +276,7 @@ type tablePack struct{ pack, end uint32 }
 type tableExtra struct {
 	run, kind uint32
 	at        place  // of an outbox
-	rows      uint32 // of late writes
+	rows      uint32 // of late writes, or how many payloads were deleted
 	bytes     uint64
 }
 
@@ -277,12 +284,13 @@ const (
 	extraOutbox = 1 + iota
 	extraOutboxDone
 	extraLate
+	extraDeleted
 )
 
 func (e *tableExtra) append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(le.AppendUint32(b, e.run), e.kind)
-	if e.kind == extraLate {
+	if e.kind == extraLate || e.kind == extraDeleted {
 		return le.AppendUint64(le.AppendUint32(b, e.rows), e.bytes)
 	}
 	return le.AppendUint32(le.AppendUint32(le.AppendUint32(b, e.at.segment), e.at.offset), e.at.entry)
@@ -292,8 +300,11 @@ func parseTableExtra(b []byte) (e tableExtra, err error) {
 	le := binary.LittleEndian
 	e.run, e.kind = le.Uint32(b), le.Uint32(b[4:])
 	switch e.kind {
-	case extraLate:
+	case extraLate, extraDeleted:
 		e.rows, e.bytes = le.Uint32(b[8:]), le.Uint64(b[12:])
+		if e.kind == extraDeleted && e.bytes != 0 {
+			err = badTable("payloads that were deleted have bytes")
+		}
 	case extraOutbox, extraOutboxDone:
 		e.at = place{le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:])}
 		if e.kind == extraOutboxDone && e.at != (place{}) {

@@ -49,6 +49,7 @@ func drawRow(t *rapid.T, run uint32, mayAdmit bool) tableRow {
 	r := tableRow{
 		run: run, lastSeq: n("seq"), bytes: uint64(n("bytes")), payloads: n("payloads"), tail: rapid.Uint32Range(0, 9).Draw(t, "tail"),
 		changed: int64(n("changed")), heartbeat: int64(n("heartbeat")), flags: runFlags(rapid.IntRange(0, 7).Draw(t, "flags")),
+		otherBytes: rapid.Int64Range(-1<<40, 1<<40).Draw(t, "other bytes"),
 	}
 	if rapid.Bool().Draw(t, "record") {
 		r.revision, r.epoch, r.uid, r.phase = 1+n("revision")/2, n("epoch"), n("uid"), Phase(rapid.IntRange(1, phaseCount-1).Draw(t, "phase"))
@@ -108,7 +109,7 @@ func TestTableBytes(t *testing.T) {
 		t.Errorf("a row has %d bytes", n)
 	}
 	b := writeTable(t, tableHead{from: 1, to: 1, newest: 1}, []tableRow{r}, []tablePack{{1, 1}}, []tableExtra{{run: 1, kind: extraLate}})
-	if want := 84 + 19 + 8 + 20 + 64; len(b) != want {
+	if want := 92 + 19 + 8 + 20 + 64; len(b) != want {
 		t.Errorf("a table of one run has %d bytes, not %d", len(b), want)
 	}
 }

@@ -104,7 +104,10 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	if err := emptyTmp(s.fs, s.dir); err != nil {
 		return err
 	}
-	s.runs = runs.New(runs.Options{Clock: s.clock, StoreKey: s.config.Key, Log: opt.Log, ProjectionTimeout: opt.ProjectionTimeout})
+	s.runs = runs.New(runs.Options{
+		Clock: s.clock, StoreKey: s.config.Key, Log: opt.Log, ProjectionTimeout: opt.ProjectionTimeout,
+		RunBytesMax: opt.RunBytesMax, StoreBytesMax: opt.StoreBytesMax,
+	})
 	if err := s.openLog(ctx, opt); err != nil {
 		return err
 	}

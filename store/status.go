@@ -26,6 +26,7 @@ type Status struct {
 	Chunks        ChunkStatus      `json:"chunks"`
 	Damage        DamageStatus     `json:"damage"`
 	Space         SpaceStatus      `json:"space"`
+	Usage         runs.Usage       `json:"usage"`
 	Recovery      Recovery         `json:"recovery"`
 }
 
@@ -74,6 +75,7 @@ func (s *Store) Status() Status {
 		Health:        "ok",
 		Policy:        s.runs.Policy(),
 		Runs:          s.runs.Counts(),
+		Usage:         s.runs.Usage(),
 		Recovery:      s.recovery,
 	}
 	if err := s.Healthy(); err != nil {

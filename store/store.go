@@ -41,6 +41,9 @@ type Options struct {
 	// ProjectionTimeout is how long an outcome waits for its projection; 0 is
 	// runs.ProjectionTimeout.
 	ProjectionTimeout time.Duration
+	// RunBytesMax and StoreBytesMax bound what a run, and all runs together, may
+	// count for, in bytes: see runs.Options. 0 for no bound.
+	RunBytesMax, StoreBytesMax int64
 	// LogPadBytes lets each write of the log begin on a block of that size of
 	// its own: a power of two up to 4096, 0 for none.
 	LogPadBytes int64

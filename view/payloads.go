@@ -19,7 +19,7 @@ func (v *View) payload(ref runs.Ref, name string) (p runs.PayloadInfo, ok bool, 
 	switch runs.CodeOf(err) {
 	case "":
 		return p, err == nil, err
-	case runs.UnknownPayload, runs.UnknownRun:
+	case runs.UnknownPayload, runs.PayloadDeleted, runs.UnknownRun:
 		return p, false, nil
 	}
 	return p, false, err
@@ -83,21 +83,21 @@ type payloadList struct {
 }
 
 // listKey changes with every change of the list: a payload takes an ordinal
-// when it is stored, the terminal one is shown with a revision, a deletion is
-// noted among the late writes, damage makes another generation.
+// when it is stored, the terminal one is shown with a revision, deletions are
+// counted, damage makes another generation.
 type listKey struct {
 	ref        runs.Ref
 	payloads   uint32
+	deleted    uint32
 	generation uint32
 	revision   uint64
-	lateRows   uint64
 }
 
 func (l *payloadLists) get(src Source, r runs.Run) ([]runs.PayloadInfo, error) {
 	if r.Payloads == 0 {
 		return nil, nil
 	}
-	key := listKey{r.Ref, r.Payloads, r.Generation, r.Revision, r.LateRows}
+	key := listKey{r.Ref, r.Payloads, r.Deleted, r.Generation, r.Revision}
 	if list, ok := l.cached(key); ok {
 		return list, nil
 	}

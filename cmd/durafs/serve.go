@@ -30,6 +30,8 @@ type ServeOptions struct {
 	OwnerUIDs        []uint
 	UnsafeFilesystem bool
 	PadBytes         int64
+	RunBytesMax      int64
+	StoreBytesMax    int64
 	NoSupervise      bool
 	LogLevel         slog.Level
 }
@@ -44,6 +46,8 @@ func (o *ServeOptions) AddFlags(f *pflag.FlagSet) {
 	f.UintSliceVar(&o.OwnerUIDs, "owner-uid", nil, "a further uid that may do everything, besides root and our own (may be repeated)")
 	f.BoolVar(&o.UnsafeFilesystem, "unsafe-filesystem", false, "take a store on a network or other file system whose locks and syncs cannot be trusted")
 	f.Int64Var(&o.PadBytes, "pad", 0, "begin each write of the log on a block of so many `bytes` of its own (512 to 4096): for disks that can lose a block while it is rewritten")
+	f.Int64Var(&o.RunBytesMax, "run-bytes-max", 0, "let a run hold at most so many `bytes`, 0 for no bound; see docs/api.md")
+	f.Int64Var(&o.StoreBytesMax, "store-bytes-max", 0, "let all runs together hold at most so many `bytes`, 0 for no bound")
 	f.BoolVar(&o.NoSupervise, "no-supervise", false, "do not run interrupted commands of durafs exec again; see durafs supervise")
 	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
@@ -72,6 +76,9 @@ needs /dev/fuse, and for users other than root the program fusermount3.`,
 			}
 			if o.Store == "" {
 				return badUsage(cmd, "--store is empty")
+			}
+			if o.RunBytesMax < 0 || o.StoreBytesMax < 0 {
+				return badUsage(cmd, "--run-bytes-max and --store-bytes-max are not below 0")
 			}
 			return runServe(cmd.Context(), a, o)
 		},
@@ -140,6 +147,8 @@ func (o *ServeOptions) config(a *app) daemon.Config {
 		Store: o.Store, Mount: o.Mount, Socket: o.Socket, SocketGroup: o.SocketGroup,
 		UnsafeFilesystem: o.UnsafeFilesystem,
 		LogPadBytes:      o.PadBytes,
+		RunBytesMax:      o.RunBytesMax,
+		StoreBytesMax:    o.StoreBytesMax,
 		RuntimeDir:       a.getenv("XDG_RUNTIME_DIR"),
 		Version:          readVersion().Version,
 		Log:              slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: o.LogLevel})),

@@ -24,4 +24,5 @@ type lifecycle interface {
 	SetPolicy(ctx context.Context, c runs.Caller, ch runs.PolicyChange) (now runs.PolicyState, replayed bool, err error)
 	PolicyDue(c runs.Caller) (runs.Due, error)
 	Rollback(ctx context.Context, c runs.Caller, id string) error
+	DeletePayload(ctx context.Context, c runs.Caller, id, name string) (runs.DeletedPayload, error)
 }

@@ -158,8 +158,11 @@ var refusalStatus = map[runs.Code]int{
 	runs.KeyMissing:          http.StatusUnprocessableEntity,
 	runs.KeyConflict:         http.StatusConflict,
 	runs.RunFull:             http.StatusInsufficientStorage,
+	runs.RunBytes:            http.StatusInsufficientStorage,
+	runs.StoreBytes:          http.StatusInsufficientStorage,
 	runs.PayloadConflict:     http.StatusConflict,
 	runs.UnknownPayload:      http.StatusNotFound,
+	runs.PayloadDeleted:      http.StatusGone,
 	runs.ProtectedSource:     http.StatusForbidden,
 	runs.SettleConflict:      http.StatusConflict,
 	runs.UnaccountedCalls:    http.StatusConflict,
@@ -201,11 +204,13 @@ func refusalProblem(r *runs.Refusal) *control.Problem {
 			Call: c.Call, Outcome: c.Outcome, Projection: c.Projection, ByStore: c.ByStore, Replayed: c.Replayed, Refused: c.Refused,
 		}
 	}
-	if r.Code == runs.IdempotencyInFlight || r.Code == runs.AttachWindow || r.Code == runs.LockHeld {
+	switch r.Code {
+	case runs.IdempotencyInFlight, runs.AttachWindow, runs.LockHeld:
 		p.Retryable = true
-	}
-	if r.Code == runs.RunFull {
+	case runs.RunFull, runs.RunBytes:
 		p.Scope = "run"
+	case runs.StoreBytes:
+		p.Scope, p.Retryable = "store", true
 	}
 	return p
 }

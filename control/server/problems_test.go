@@ -93,13 +93,14 @@ func declaredErrors(decl ast.Decl) (names []string) {
 	return names
 }
 
-// TestEveryCodeHasItsStatus: the domain's codes, each once, with a 4xx (or 507
-// for a run that is full).
+// TestEveryCodeHasItsStatus: the domain's codes, each once, with a 4xx, or 507
+// where a run or the store is full.
 func TestEveryCodeHasItsStatus(t *testing.T) {
 	codes := runs.Codes()
 	for _, c := range codes {
 		p := refusalProblem(&runs.Refusal{Code: c, Detail: "x"})
-		if p.Status/100 != 4 && c != runs.RunFull {
+		full := c == runs.RunFull || c == runs.RunBytes || c == runs.StoreBytes
+		if p.Status/100 != 4 && !full || full != (p.Status == 507 && p.Scope != "") {
 			t.Errorf("%s answers %d", c, p.Status)
 		}
 		if p.Title == "" || p.Type == "" {

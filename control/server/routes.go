@@ -62,6 +62,7 @@ var routes = []route{
 	{"GET", "/v1/runs/{id}/log", needAny, (*request).readLog, false},
 	{"PUT", "/v1/runs/{id}/payloads/{name}", needWriter, (*request).putPayload, false},
 	{"GET", "/v1/runs/{id}/payloads/{name}", needAny, (*request).getPayload, false},
+	{"DELETE", "/v1/runs/{id}/payloads/{name}", needOwner, (*request).deletePayload, false},
 	{"POST", "/v1/runs/{id}/tools", needWriter, (*request).claim, false},
 	{"POST", "/v1/runs/{id}/tools/{call}/outcome", needWriter, (*request).outcome, false},
 	{"POST", "/v1/runs/{id}/tools/{call}/again", needWriter, (*request).again, false},

@@ -52,6 +52,9 @@ type Config struct {
 	// LogPadBytes lets each write of the log begin on a block of its own, 0
 	// for none.
 	LogPadBytes int64
+	// RunBytesMax and StoreBytesMax bound what a run, and all runs together, may
+	// count for, in bytes, 0 for no bound.
+	RunBytesMax, StoreBytesMax int64
 	// RuntimeDir is where the link durafs/control.sock is left for clients,
 	// "" for no link.
 	RuntimeDir string
@@ -152,6 +155,8 @@ func (d *Daemon) openStore(ctx context.Context) error {
 		Clock: d.clock, Log: d.log,
 		UnsafeFilesystem: d.config.UnsafeFilesystem,
 		LogPadBytes:      d.config.LogPadBytes,
+		RunBytesMax:      d.config.RunBytesMax,
+		StoreBytesMax:    d.config.StoreBytesMax,
 		OnBarrier:        d.metrics.barrier,
 	})
 	if err != nil {

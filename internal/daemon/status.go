@@ -55,6 +55,7 @@ func (s *Status) WriteText(w io.Writer) error {
 		{"runs", runsText(s.Runs)},
 		{"log", fmt.Sprintf("durable up to LSN %d, %s, %s", s.Log.DurableLSN, term.Count(s.Log.Segments, "segment"), term.Bytes(s.Log.Bytes))},
 		{"payloads", fmt.Sprintf("%s, %s", term.Count(s.Chunks.Packs, "pack"), term.Bytes(s.Chunks.Bytes))},
+		{"usage", usageText(s.Usage)},
 		{"damage", damageText(s.Damage, s.Recovery)},
 		{"space", spaceText(s.Space)},
 		{"policy", PolicyText(s.Policy)},
@@ -135,6 +136,21 @@ func spaceText(s store.SpaceStatus) string {
 	}
 	if s.Short {
 		text += "; too little: starts, rows and payloads are refused until there is more"
+	}
+	return text
+}
+
+// usageText says what the runs count for, and the bounds that are set.
+func usageText(u runs.Usage) string {
+	text := term.Bytes(u.Bytes)
+	if u.StoreBytesMax > 0 {
+		text += " of " + term.Bytes(u.StoreBytesMax)
+		if u.Bytes >= u.StoreBytesMax {
+			text += "; starts, rows, calls and payloads are refused until payloads are deleted"
+		}
+	}
+	if u.RunBytesMax > 0 {
+		text += ", at most " + term.Bytes(u.RunBytesMax) + " a run"
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,8 +96,12 @@ func (s *Store) Remove(ref runs.Ref) {
 
 // change edits a run and announces it once it is visible.
 func (s *Store) change(ref runs.Ref, kinds runs.ChangeKinds, edit func(*run)) {
+	s.tell(runs.Change{Ref: ref, Kinds: kinds}, edit)
+}
+
+func (s *Store) tell(c runs.Change, edit func(*run)) {
 	s.mu.Lock()
-	r := s.runs[ref]
+	r := s.runs[c.Ref]
 	edit(r)
 	s.now = s.now.Add(time.Millisecond)
 	r.ChangedAt = s.now
@@ -104,7 +109,7 @@ func (s *Store) change(ref runs.Ref, kinds runs.ChangeKinds, edit func(*run)) {
 	listen := s.listen
 	s.mu.Unlock()
 	if listen != nil {
-		listen([]runs.Change{{Ref: ref, Kinds: kinds}})
+		listen([]runs.Change{c})
 	}
 }
 
@@ -131,6 +136,19 @@ func (s *Store) Late(ref runs.Ref, row string) {
 // Put stores a payload.
 func (s *Store) Put(ref runs.Ref, name string, source runs.Source, body []byte) {
 	s.change(ref, runs.ChangedPayload|runs.ChangedRecord, func(r *run) { s.put(r, name, source, body) })
+}
+
+// DeletePayload deletes a payload.
+func (s *Store) DeletePayload(ref runs.Ref, name string) {
+	s.mu.RLock()
+	i := slices.IndexFunc(s.runs[ref].infos, func(p runs.PayloadInfo) bool { return p.Name == name })
+	gone := runs.Deleted{Name: name, Ordinal: s.runs[ref].infos[i].Ordinal}
+	s.mu.RUnlock()
+	s.tell(runs.Change{Ref: ref, Kinds: runs.ChangedPayload | runs.ChangedDeleted | runs.ChangedLog, Deleted: []runs.Deleted{gone}}, func(r *run) {
+		r.infos = slices.Delete(r.infos, i, i+1)
+		delete(r.bodies, name)
+		r.Deleted++
+	})
 }
 
 func (s *Store) put(r *run, name string, source runs.Source, body []byte) {
