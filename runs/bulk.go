@@ -76,8 +76,13 @@ func (t *ids) fill(list []bulkSlot, end int) (over []uint32) {
 
 // inHalves runs do for both halves of n at the same time.
 func inHalves(n int, do func(from, to int)) {
+	atOnce(func() { do(0, n/2) }, func() { do(n/2, n) })
+}
+
+// atOnce runs both at the same time.
+func atOnce(a, b func()) {
 	var other sync.WaitGroup
-	other.Go(func() { do(n/2, n) })
-	do(0, n/2)
+	other.Go(b)
+	a()
 	other.Wait()
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"slices"
 
 	"durafs/wal"
@@ -181,7 +182,11 @@ func (s *Store) endRestore() {
 		x.removed = false
 	}
 	s.index.sortAdmissions()
-	s.index.ids.addAll(s.index.byAdmit, s.index.idBytes)
+	// Neither looks at what the other makes, and both wait for memory.
+	atOnce(
+		func() { s.index.ids.addAll(s.index.byAdmit, s.index.idBytes) },
+		s.index.catchUp,
+	)
 }
 
 // Numbers implements wal.Derived.
@@ -237,13 +242,14 @@ func (x *index) load(r *tableRow) error {
 	if (c.phase[i] == PhaseNone) != (r.admission != 0) {
 		return badTable("run %d is admitted twice, or never", r.run)
 	}
+	phase := PhaseNone // once, since a run that is finished need not go among those that are not
 	if r.admission != 0 {
 		key, text := r.split()
 		c.text[i], c.thread[i] = x.text.add(text), x.threadOf(text)
 		c.admission[i], c.started[i] = r.admission, r.started
 		x.byAdmit = append(x.byAdmit, r.run)
 		x.newest = max(x.newest, r.run)
-		x.setPhase(r.run, Running)
+		phase = Running
 		if key != nil {
 			x.starts.add(hash16(key), r.run)
 		}
@@ -257,7 +263,10 @@ func (x *index) load(r *tableRow) error {
 	c.lastSeq[i], c.payloads[i] = max(c.lastSeq[i], r.lastSeq), max(c.payloads[i], r.payloads)
 	if r.revision != 0 {
 		c.revision[i], c.epoch[i], c.uid[i], c.record[i] = r.revision, r.epoch, r.uid, r.record
-		x.setPhase(r.run, r.phase)
+		phase = r.phase
+	}
+	if phase != PhaseNone {
+		x.setPhase(r.run, phase)
 	}
 	c.changed[i] = max(c.changed[i], r.changed)
 	if r.heartbeat != 0 {
@@ -305,15 +314,27 @@ func (x *index) threadOf(text []byte) (hash uint32) {
 }
 
 // sortAdmissions puts the runs in the order of their admissions. Tables have
-// them by number, which is nearly the same.
+// them by number, which is nearly the same: starts at the same time may change
+// places. So each is moved to its place from the end, as long as that is near.
 func (x *index) sortAdmissions() {
-	inOrder := func(a, b uint32) int {
-		if x.admission(a) < x.admission(b) {
-			return -1
+	const movesMax = 16 // for each run, on average
+	moves := movesMax * len(x.byAdmit)
+	var highest uint64
+	for i, num := range x.byAdmit {
+		at := x.admission(num)
+		if at >= highest {
+			highest = at
+			continue
 		}
-		return 1
-	}
-	if !slices.IsSortedFunc(x.byAdmit, inOrder) {
-		slices.SortFunc(x.byAdmit, inOrder)
+		j := i
+		for ; j > 0 && x.admission(x.byAdmit[j-1]) > at; j-- {
+			x.byAdmit[j] = x.byAdmit[j-1]
+			moves--
+		}
+		x.byAdmit[j] = num
+		if moves < 0 {
+			slices.SortFunc(x.byAdmit, func(a, b uint32) int { return cmp.Compare(x.admission(a), x.admission(b)) })
+			return
+		}
 	}
 }

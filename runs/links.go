@@ -106,16 +106,34 @@ func (x *index) userKey(uid uint32) uint64 {
 }
 
 // catchUp links the runs that were admitted since. A run's user is in its
-// record, which is in the batch of its admission.
+// record, which is in the batch of its admission. Most have the user of the one
+// before: that list is at hand.
 func (x *index) catchUp() {
 	l := &x.links
 	if l.heads == nil {
 		l.heads = map[uint64]runList{}
 	}
+	if l.done == len(x.byAdmit) {
+		return
+	}
+	uid := x.startedBy(x.byAdmit[l.done])
+	user := x.userKey(uid)
+	list := l.heads[user]
 	for ; l.done < len(x.byAdmit); l.done++ {
 		num := x.byAdmit[l.done]
-		link := func(key uint64) { l.heads[key] = l.lists.push(l.heads[key], num) }
-		link(x.userKey(x.startedBy(num)))
+		link := func(key uint64) {
+			if key == user {
+				list = l.lists.push(list, num)
+				return
+			}
+			l.heads[key] = l.lists.push(l.heads[key], num)
+		}
+		if by := x.startedBy(num); by != uid {
+			l.heads[user] = list
+			uid, user = by, x.userKey(by)
+			list = l.heads[user]
+		}
+		link(user)
 		if parent := x.parent(num); parent[0] != textNoID {
 			link(x.linkKey(linkParent, parent))
 		}
@@ -124,6 +142,7 @@ func (x *index) catchUp() {
 			return true
 		})
 	}
+	l.heads[user] = list
 }
 
 // linked are the runs under a key, perhaps among others of the same hash, in

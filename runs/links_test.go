@@ -2,6 +2,7 @@ package runs
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,4 +76,29 @@ func (w *world) pageTime(t *testing.T, q ListQuery) time.Duration {
 		t.Fatalf("a page of %d", n)
 	}
 	return took
+}
+
+// TestLinksOfUsers: runs of several users in turn, some linked later than
+// others, are found under their own.
+func TestLinksOfUsers(t *testing.T) {
+	x := newIndex()
+	want := map[uint32][]uint32{}
+	for num := uint32(1); num <= 200; num++ {
+		uid := num * 7 % 11 / 4 // 0 to 2, in no simple order
+		c, i := x.admit(num, &admission{id: fmt.Sprint("exec_", num), labels: Labels{"n": "1"}})
+		c.uid[i] = uid
+		want[uid] = append(want[uid], num)
+		if num%13 == 0 {
+			x.catchUp()
+		}
+	}
+	x.catchUp()
+	for uid, nums := range want {
+		if got := x.linked(x.userKey(uid)); !slices.Equal(got, nums) {
+			t.Errorf("uid %d: got %v, want %v", uid, got, nums)
+		}
+	}
+	if got := x.linked(x.linkKey(linkLabel, []byte("n"), []byte("1"))); len(got) != 200 {
+		t.Errorf("the label of all finds %d", len(got))
+	}
 }
