@@ -127,7 +127,7 @@ func (s *Store) openLog(ctx context.Context, opt Options) error {
 		FS: s.fs, Dir: filepath.Join(s.dir, walName), StoreID: s.config.Store,
 		Clock: s.clock, Log: opt.Log, OnBarrier: s.onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
 		LazyMax: opt.BeatWait, PadBytes: opt.LogPadBytes, BallastBytes: opt.BallastBytes,
-		SegmentBytesMax: opt.SegmentBytesMax, Derived: s.runs,
+		SegmentBytesMax: opt.SegmentBytesMax, SpaceRetryMax: opt.SpaceRetryMax, Derived: s.runs,
 		Damaged: s.lost, ReadOnly: s.readOnly,
 	}, s.runs.Replay)
 	if err != nil {

@@ -53,8 +53,10 @@ type Options struct {
 
 	// What follows is for stores on a file system that is not the operating
 	// system's, as a simulated disk is. SegmentBytesMax and PackBytesMax make
-	// files small; 0 is the usual. Lock takes the store's lock; nil is flock.
+	// files small; 0 is the usual. SpaceRetryMax bounds how long lies between two
+	// looks for space; 0 is a second. Lock takes the store's lock; nil is flock.
 	SegmentBytesMax, PackBytesMax int64
+	SpaceRetryMax                 time.Duration
 	Lock                          func(path string) (io.Closer, error)
 }
 

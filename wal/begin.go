@@ -24,11 +24,12 @@ func (r *recovery) begin() error {
 	// What failed when the manifest's names were being changed is not tried
 	// again: what is carried on was replayed by then.
 	again := func(err error) bool { return isNoSpace(err) && !errors.Is(err, ErrPoisoned) }
+	unused := r.unused() // before what is carried on has new places
 	err := r.beginIn(r.newSpare)
 	if again(err) && r.space.ballast.Free() {
 		err = r.beginIn(r.newSpare)
 	}
-	for _, e := range r.unused() {
+	for _, e := range unused {
 		if !again(err) {
 			break
 		}
@@ -91,10 +92,17 @@ func (r *recovery) bytesCarried() int64 {
 }
 
 // unused are listed segments that were prepared by an earlier process and in
-// which no frame counts, large enough for what is carried on.
+// which no frame counts, large enough for what is carried on. One that has
+// what is carried on, and nothing else, does not end before its first frame in
+// this sense: until that is elsewhere it has the only copy.
 func (r *recovery) unused() (list []segEntry) {
+	carries := map[uint32]bool{}
+	for _, p := range r.scan.pending {
+		carries[p.Pos.Segment] = true
+	}
 	for _, e := range r.old.sortedSegments() {
-		if _, ended := r.scan.ends[e.ID]; e.State == segLive && !ended && !r.scan.headless[e.ID] && e.Size >= r.bytesCarried() {
+		_, ended := r.scan.ends[e.ID]
+		if e.State == segLive && !ended && !carries[e.ID] && !r.scan.headless[e.ID] && e.Size >= r.bytesCarried() {
 			list = append(list, e)
 		}
 	}

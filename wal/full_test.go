@@ -128,6 +128,46 @@ func TestOpenUsesUnusedSegment(t *testing.T) {
 	mustClose(t, l)
 }
 
+// A segment all of whose batches are to be carried on is not an unused one: as
+// long as they are nowhere else an open on a full disk leaves it alone.
+func TestOpenKeepsWhatItCarries(t *testing.T) {
+	disk := simdisk.New(simdisk.Options{})
+	o := testOptions(disk, "/wal")
+	o.BallastBytes = -1
+	disk.SetFault(func(_ int, c vfs.Call) *simdisk.Fault {
+		if c.Op == vfs.OpCreate && c.Name == "/wal/spare-0000000002.seg" {
+			return &simdisk.Fault{Err: syscall.ENOSPC}
+		}
+		return nil
+	})
+	l, _, _, _ := mustOpen(t, o)
+	if err := reserved(l, "1").Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	crash(l)
+	disk = disk.Clone()
+	disk.SetCapacity(disk.UsedBytes() + 3*4096*2) // two small copies of the manifest
+	o.FS = disk
+	journal := disk.Record()
+	l, _, err := Open(ctx, o, func(Frame) error { return nil })
+	var space *NoSpaceError
+	switch {
+	case err == nil:
+		l.Start(&recorder{})
+		crash(l)
+	case !errors.As(err, &space):
+		t.Fatal(err)
+	}
+	states := journal.Explore(simdisk.Explore{})
+	for s := range states.States() {
+		o.FS = s.Disk()
+		o.FS.(*simdisk.Disk).SetCapacity(0)
+		l, _, frames, _ := mustOpen(t, o)
+		checkBodies(t, frames, []string{"1"})
+		crash(l)
+	}
+}
+
 // A write that finds no space, on a file system that writes nothing in place,
 // is refused and poisons nothing, also while the manifest cannot be written
 // either; and writes work again when there is space.

@@ -42,7 +42,7 @@ func (a *alarm) in(d time.Duration) {
 // and when nobody waits: it makes the next segment, fills the ballast, and
 // tells the manifest what is durable when it has become quiet.
 func (l *Log) keep() {
-	k := keeper{Log: l, retry: newAlarm(), refill: newAlarm(), quiet: newAlarm(), retryPause: retryPauseMin}
+	k := keeper{Log: l, retry: newAlarm(), refill: newAlarm(), quiet: newAlarm(), retryPause: l.opts.retryPause()}
 	defer func() { k.retry.Stop(); k.refill.Stop(); k.quiet.Stop() }()
 	for k.tend() && k.wait() {
 	}
@@ -83,14 +83,14 @@ func (k *keeper) tend() bool {
 			return false
 		case err != nil:
 			k.retry.in(k.retryPause)
-			k.retryPause = min(2*k.retryPause, retryPauseMax)
+			k.retryPause = min(2*k.retryPause, k.opts.SpaceRetryMax)
 		default:
-			k.retryPause = retryPauseMin
+			k.retryPause = k.opts.retryPause()
 		}
 	}
 	if !k.retry.set && !k.refill.set && k.space.ballast.Missing() {
 		if err := k.space.ballast.Fill(); err != nil {
-			k.refill.in(retryPauseMax)
+			k.refill.in(k.opts.SpaceRetryMax)
 		}
 	}
 	return k.vouchWhenQuiet()

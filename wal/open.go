@@ -108,7 +108,7 @@ func newLog(opts Options) *Log {
 	}
 	l.work = sync.NewCond(&l.mu)
 	l.files = newFiles(l.fs, l.path)
-	l.space = reserve{ballast.New(l.fs, l.dir, opts.BallastBytes), l.ending}
+	l.space = reserve{ballast.New(l.fs, l.dir, opts.BallastBytes), l.ending, opts.retryPause(), opts.SpaceRetryMax}
 	return l
 }
 

@@ -72,6 +72,9 @@ type Options struct {
 	// BallastBytes is the size of the ballast file; 0 is 4 MiB, or a 16th of a
 	// small file system, and below 0 there is none.
 	BallastBytes int64
+	// SpaceRetryMax bounds how long lies between two tries of what has found no
+	// space; 0 is a second.
+	SpaceRetryMax time.Duration
 	// ManifestBytes is the size that a copy of the manifest is written ahead to,
 	// at least; 0 is 64 KiB. The smaller, the sooner it is begun anew: for tests.
 	ManifestBytes int64
@@ -111,6 +114,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.QuietAfter == 0 {
 		o.QuietAfter = quietAfter
+	}
+	if o.SpaceRetryMax == 0 {
+		o.SpaceRetryMax = retryPauseMax
 	}
 	if o.PadBytes < 0 || o.PadBytes > padBytesMax || o.PadBytes&(o.PadBytes-1) != 0 {
 		return o, fmt.Errorf("wal: groups cannot begin on blocks of %d bytes, but on 512 to %d", o.PadBytes, padBytesMax)

@@ -10,7 +10,7 @@ import (
 
 const (
 	// retryPauseMin and retryPauseMax bound how long lies between two tries of
-	// what needs space.
+	// what needs space, but see Options.SpaceRetryMax.
 	retryPauseMin = 20 * time.Millisecond
 	retryPauseMax = time.Second
 	// heldBackMax bounds what of the active segment is held back.
@@ -22,25 +22,30 @@ const (
 // the time it takes to find out that there is no space for another.
 func heldBack(size int64) int64 { return min(heldBackMax, size/4) }
 
+// retryPause is how long lies between the first tries.
+func (o *Options) retryPause() time.Duration { return min(retryPauseMin, o.SpaceRetryMax) }
+
 // reserve is what is set aside for what has to succeed on a full disk.
 type reserve struct {
 	ballast *ballast.Ballast
 	// ending is closed when the log is being closed: nobody waits for space
 	// any longer.
 	ending <-chan struct{}
+	// pauseMin and pauseMax bound a wait for space.
+	pauseMin, pauseMax time.Duration
 }
 
 // retry returns what is called each time when there was no space: it makes
 // some, or waits a while. false: to try again is of no use.
 func (r *reserve) retry() (again func() bool) {
-	pause := retryPauseMin
+	pause := r.pauseMin
 	return func() bool {
 		if r.ballast.Free() {
 			return true
 		}
 		timer := time.NewTimer(pause)
 		defer timer.Stop()
-		pause = min(2*pause, retryPauseMax)
+		pause = min(2*pause, r.pauseMax)
 		select {
 		case <-timer.C:
 			return true

@@ -71,7 +71,7 @@ func isFull(err error) bool { return err != nil && isNoSpace(err) }
 
 // waitToSeal lets time pass in which space may come back; false is the end.
 func (l *Log) waitToSeal() bool {
-	timer := time.NewTimer(retryPauseMax)
+	timer := time.NewTimer(l.opts.SpaceRetryMax)
 	defer timer.Stop()
 	select {
 	case <-l.stop:

@@ -55,6 +55,9 @@ type Driver struct {
 	// States is how many states after crashes a usual run of L1 judges, where
 	// there are as many; 0: as many as there is time for.
 	States int64
+	// Ballasts are the files that pay for an open on a full disk: while each is
+	// there with so many bytes, it has to find what it needs.
+	Ballasts map[string]int64
 	// Variant does the work of another driver in another shape: L2 and L7 give it
 	// a part of the time only.
 	Variant bool
@@ -84,6 +87,8 @@ type Life struct {
 	Rot simdisk.Damage
 
 	salted atomic.Uint32 // salts that were given; see salts
+	full   *fullDisk     // not nil: the disk becomes full, and that is all that fails
+	reader atomic.Pointer[reader]
 
 	// mu guards the promises, which may come from several callers.
 	mu       sync.Mutex

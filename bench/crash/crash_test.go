@@ -45,9 +45,24 @@ func TestL1(t *testing.T) {
 func TestL2(t *testing.T) { everyDriver(t, L2) }
 func TestL7(t *testing.T) { everyDriver(t, L7) }
 
+// TestL2Full: the disk becomes full.
+func TestL2Full(t *testing.T) { everyDriver(t, Full) }
+
 // statesPatience is how many budgets a driver may take for the states that are
 // wanted of it.
 const statesPatience = 10
+
+// shareOf is the part of a budget that a driver has in a layer.
+func shareOf(test string, d *Driver) float64 {
+	all, variant := map[string]float64{"TestL1": 1, "TestL2": 0.8, "TestL2Full": 0.25, "TestL7": 1}[test], 6.0
+	switch {
+	case !d.Variant || test == "TestL1":
+		return all
+	case test == "TestL2Full":
+		variant = 3
+	}
+	return all / variant
+}
 
 // everyDriver runs all drivers in a layer. late says that one of them was not
 // done when its time was over.
@@ -61,15 +76,16 @@ func everyDriver(t *testing.T, layer func(*Driver, Config) Report) (total int64,
 			continue // under the race detector one driver has all goroutines too
 		}
 		c := Config{Seed: *seed, Budget: *budget, Dir: failures, FailuresMax: *most}
-		if d.Variant && t.Name() != "TestL1" {
-			c.Budget /= 6
-		}
+		c.Budget = time.Duration(float64(c.Budget) * shareOf(t.Name(), d))
 		if d.States > 0 && t.Name() == "TestL1" && !testing.Short() {
 			c.Budget, c.StatesMax = statesPatience**budget, max(d.States, d.States*int64(*budget/budgetUsual))
 		}
 		r := layer(d, c)
 		late = late || c.StatesMax > 0 && r.Distinct < c.StatesMax && r.Took >= c.Budget
 		t.Log(r)
+		if t.Name() == "TestL2" && *budget >= budgetUsual && r.Restarted == 0 && len(r.Failures) == 0 {
+			t.Errorf("%s: no state was judged of a process that began on the page cache of a failed sync", d.Name)
+		}
 		for _, f := range r.Failures {
 			t.Error(f)
 		}

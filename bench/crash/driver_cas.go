@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"durafs/cas"
+	"durafs/internal/ballast"
 	"durafs/internal/vfs/simdisk"
 )
 
@@ -23,7 +24,8 @@ func Chunks() *Driver {
 	return &Driver{
 		Name: "chunks", Doc: "payloads in packs that roll, with duplicates and shared flushes; a close and an open between",
 		Live: (&chunkWork{}).live, Judge: (&chunkWork{}).judge,
-		Explore: simdisk.Explore{HeadBytes: []int64{63, 64, 65}},
+		Ballasts: map[string]int64{"/" + ballast.Name: chunkBallast},
+		Explore:  simdisk.Explore{HeadBytes: []int64{63, 64, 65}},
 	}
 }
 
@@ -96,8 +98,13 @@ func (w *chunkWork) open() (*cas.Store, error) {
 	for _, p := range w.Packs() {
 		after = max(after, p.Seq)
 	}
+	reserve := int64(0)
+	if w.l.full != nil {
+		reserve = chunkBallast
+	}
 	s, rec, err := cas.Open(context.Background(), cas.Options{
 		FS: w.l.Disk, Dir: "/", StoreID: [16]byte{1}, Ledger: w, PackBytesMax: 64 << 10, Used: used, SeqAfter: after,
+		BallastBytes: reserve,
 	})
 	if err != nil {
 		return nil, &openError{err}
@@ -187,8 +194,9 @@ func (w *chunkWork) process(seed uint64, closes bool) error {
 		return err
 	}
 	err = w.puts(s, seed)
-	if closes && err == nil {
-		err = s.Close()
+	w.l.resumes(func() error { return w.put(s, againSeed) })
+	if closes && (err == nil || w.l.full != nil) {
+		err = w.l.refused(s.Close())
 	} else {
 		w.l.Kill()
 		_ = s.Close()
@@ -201,6 +209,12 @@ func (w *chunkWork) process(seed uint64, closes bool) error {
 	}
 	return err
 }
+
+// chunkBallast is set aside where the disk becomes full.
+const chunkBallast = 32 << 10
+
+// againSeed is the payload that is put when there is space again.
+const againSeed = 201
 
 // puts puts two payloads twice each at the same time, then an earlier one, and a
 // third.
@@ -216,7 +230,7 @@ func (w *chunkWork) puts(s *cas.Store, seed uint64) error {
 
 func (w *chunkWork) put(s *cas.Store, seed uint64) error {
 	ref, err := s.Put(context.Background(), bytes.NewReader(chunkPayload(seed)))
-	if err != nil {
+	if w.l.refused(err) != nil {
 		return err
 	}
 	return w.promise(Promise{What: stored, N: seed}, keptRef{seed, ref})

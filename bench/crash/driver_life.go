@@ -27,7 +27,7 @@ func Undo() *Driver {
 
 func (w *lifeWork) driver(name, doc string) *Driver {
 	return &Driver{
-		Name: name, Doc: doc, Live: w.live, Judge: judgeLife,
+		Name: name, Doc: doc, Live: w.live, Judge: judgeLife, Ballasts: storeBallasts,
 	}
 }
 
@@ -42,8 +42,13 @@ func openLife(l *Life) (*store.Store, error) {
 	if err != nil {
 		return nil, &openError{err}
 	}
-	if err := lifeFactsOf(l.Promises()).judge(s); err != nil {
-		if l.Faulty {
+	if err := l.openedFor(s); err != nil {
+		return s, err
+	}
+	facts := lifeFactsOf(l.Promises())
+	undone := func(id string) bool { return facts.runs[id] != nil && facts.runs[id].tried["rollback"] }
+	if err := errors.Join(facts.judge(s), judgeRead(l.Promises(), s, undone)); err != nil {
+		if l.Faulty && l.full == nil {
 			err = &openError{err}
 		}
 		return s, err
@@ -62,7 +67,10 @@ func judgeLife(l *Life) error {
 func (w *lifeWork) live(l *Life) error {
 	s, err := openLife(l)
 	if err == nil {
+		l.reads(s)
+		l.look()
 		err = w.work(l, s)
+		l.reads(nil)
 		if l.Faulty {
 			err = nil // it may be refused; what was promised counts
 		}
@@ -78,10 +86,31 @@ func (w *lifeWork) work(l *Life, s *store.Store) error {
 		return err
 	}
 	a := &lifeAgent{l: l, s: s.Runs(), id: "exec_a"}
-	if err := w.script(a); err != nil {
-		return fmt.Errorf("%s: %w", a.id, err)
+	err := w.script(a)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", a.id, err)
+		a.endOnFull()
 	}
-	return nil
+	a.resumes()
+	return err
+}
+
+// endOnFull cancels a run on a full disk.
+func (a *lifeAgent) endOnFull() {
+	ref, ok := a.s.Lookup(a.id)
+	if info, _ := a.s.Info(ref); ok && !info.Sealed() && a.l.mustEnd() {
+		a.l.wrong(notEnded(a.cancel()))
+	}
+}
+
+// resumes starts and ends another run once there is space again.
+func (a *lifeAgent) resumes() {
+	try := 0
+	a.l.resumes(func() error {
+		try++
+		next := &lifeAgent{l: a.l, s: a.s, id: fmt.Sprintf("exec_again-%d", try)}
+		return steps(next.start, next.settle)
+	})
 }
 
 // finishOld brings runs of earlier lives to an end: one that was lost is taken
@@ -129,10 +158,11 @@ type lifeAgent struct {
 // do promises that a step was tried, makes it, and promises what is true then.
 func (a *lifeAgent) do(what string, n uint64, step func(ctx context.Context) error) error {
 	a.l.Promise(Promise{What: what + "?", N: n, Text: a.id + "\x00"})
-	if err := step(context.Background()); err != nil {
+	if err := a.l.refused(step(context.Background())); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	a.l.Promise(Promise{What: what, N: n, Text: a.id + "\x00" + a.c.Writer})
+	a.l.look()
 	if ref, ok := a.s.Lookup(a.id); ok {
 		if rec, err := a.s.Record(ref); err == nil {
 			a.l.Promise(Promise{What: "seen", N: rec.Revision, M: rec.Epoch, Text: a.id + "\x00"})

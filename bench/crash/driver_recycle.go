@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io/fs"
 	"math"
+	"strings"
 	"time"
 
+	"durafs/internal/vfs"
 	"durafs/internal/vfs/simdisk"
 	"durafs/segment"
 	"durafs/wal"
@@ -18,6 +22,9 @@ import (
 type recycleWork struct {
 	logWork
 	steps int // groups of one batch each, with a drop after each
+	// lends gives each segment a second name before it is dropped, as a backup
+	// that links does.
+	lends bool
 }
 
 // Recycle drops segments and writes into their files again.
@@ -26,8 +33,22 @@ func Recycle() *Driver {
 		logWork: logWork{inFlight: 1, segment: 3 << 12, bytes: func(lsn uint64) int { return 2600 + int(lsn%3)*8 }},
 		steps:   18,
 	}
+	return w.driver("recycle", "segments that are dropped and written again, and a log that becomes quiet")
+}
+
+// Lent is Recycle beside somebody who has links to the segments: what he has
+// stays as it is.
+func Lent() *Driver {
+	w := recycleWork{
+		logWork: logWork{inFlight: 1, segment: 3 << 12, bytes: func(lsn uint64) int { return 2600 + int(lsn%3)*8 }},
+		steps:   12, lends: true,
+	}
+	return w.driver("lent", "segments that are dropped while somebody else has a link to them")
+}
+
+func (w *recycleWork) driver(name, doc string) *Driver {
 	return &Driver{
-		Name: "recycle", Doc: "segments that are dropped and written again, and a log that becomes quiet",
+		Name: name, Doc: doc, Ballasts: w.ballast(),
 		Live: w.live, Judge: func(l *Life) error { _, err := w.open(l); return allowed(l, err) },
 		Explore: simdisk.Explore{HeadBytes: []int64{segment.FrameHeaderBytes}},
 	}
@@ -82,7 +103,7 @@ func (w *recycleWork) open(l *Life) (*opened, error) {
 	}
 	o.log = log
 	l.Promise(Promise{What: have, N: o.last()})
-	return o, nil
+	return o, judgeLent(l)
 }
 
 func (w *recycleWork) options(l *Life) wal.Options {
@@ -99,6 +120,7 @@ func (w *recycleWork) live(l *Life) error {
 	state := &published{last: o.last()}
 	o.log.Start(state)
 	err = w.work(l, o)
+	l.resumes(func() error { return w.append(l, o, 1) })
 	l.Kill()
 	o.log.Close(context.Background())
 	if l.Faulty {
@@ -118,16 +140,93 @@ func (w *recycleWork) work(l *Life, o *opened) error {
 			return err
 		}
 		if i%3 == 2 {
+			if err := w.lend(l); err != nil {
+				return err
+			}
 			if err := w.drop(l, o.log); err != nil {
 				return err
 			}
 		}
 	}
-	if l.Depth > 0 || l.Faulty {
+	if l.Depth > 0 || l.Faulty || w.lends {
 		return nil
 	}
 	if o.log.Stats().Recycled == 0 {
 		return errors.New("no segment was used again")
+	}
+	return nil
+}
+
+// lentTo is where the links are; lent is the promise that the file Text there
+// has a header with the checksum M, which never changes.
+const (
+	lentTo = "/lent"
+	lent   = "lent"
+)
+
+// lend gives each segment a second name, durably.
+func (w *recycleWork) lend(l *Life) error {
+	if !w.lends || l.Faulty {
+		return nil
+	}
+	if err := l.Mkdir(lentTo); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	names, err := l.ReadDir("/wal")
+	if err != nil {
+		return err
+	}
+	var made []Promise
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".seg") || l.Link("/wal/"+name, lentTo+"/"+name) != nil {
+			continue // it is gone, or was lent before
+		}
+		if sum, err := headerSum(l.Disk, lentTo+"/"+name); err == nil {
+			made = append(made, Promise{What: lent, M: sum, Text: name})
+		}
+	}
+	for _, dir := range []string{lentTo, "/"} {
+		if err := syncDir(l.Disk, dir); err != nil {
+			return err
+		}
+	}
+	for _, p := range made {
+		l.Promise(p)
+	}
+	return nil
+}
+
+func syncDir(fsys vfs.FS, name string) error {
+	d, err := fsys.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// headerSum is the checksum of a segment's header.
+func headerSum(fsys vfs.FS, name string) (uint64, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	b := make([]byte, simdisk.SectorBytes)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return 0, err
+	}
+	return uint64(crc32.Checksum(b, castagnoli)), nil
+}
+
+// judgeLent checks that what somebody has a link to is what it was.
+func judgeLent(l *Life) error {
+	for _, p := range l.Promises() {
+		if p.What != lent {
+			continue
+		}
+		if sum, err := headerSum(l.Disk, lentTo+"/"+p.Text); err != nil || sum != p.M {
+			return fmt.Errorf("%s was lent and is another one now (%w)", p.Text, err)
+		}
 	}
 	return nil
 }
@@ -143,7 +242,7 @@ func (w *recycleWork) drop(l *Life, log *wal.Log) error {
 			l.Promise(Promise{What: dropping, N: lsn})
 		}
 		n, err := log.Drop(math.MaxUint32)
-		if err != nil {
+		if l.refused(err) != nil {
 			return err
 		}
 		if n > 0 {

@@ -173,7 +173,7 @@ func (w *logWork) between(l *Life, log *wal.Log) error {
 func over(l *Life, log *wal.Log, closes, restarts bool) error {
 	var err error
 	if closes {
-		err = log.Close(context.Background())
+		err = l.refused(log.Close(context.Background()))
 	} else {
 		l.Kill()
 		log.Close(context.Background())

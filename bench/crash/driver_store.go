@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"durafs/internal/ballast"
 	"durafs/internal/vfs/simdisk"
 	"durafs/runs"
 	"durafs/segment"
@@ -69,16 +70,27 @@ func Payloads() *Driver {
 
 func (w *storeWork) driver(name, doc string) *Driver {
 	return &Driver{
-		Name: name, Doc: doc, Live: w.live, Judge: w.judge, Rotten: w.rotten,
+		Name: name, Doc: doc, Live: w.live, Judge: w.judge, Rotten: w.rotten, Ballasts: storeBallasts,
 		Explore: simdisk.Explore{HeadBytes: []int64{segment.FrameHeaderBytes - 1, segment.FrameHeaderBytes, segment.FrameHeaderBytes + 16, 64}},
 	}
 }
 
 const storeDir = "/store"
 
+// storeBallast is set aside where the disk becomes full: more than a segment and
+// the manifest, as on a large one.
+const storeBallast = 128 << 10
+
+var storeBallasts = map[string]int64{storeDir + "/wal/" + ballast.Name: storeBallast, storeDir + "/cas/" + ballast.Name: storeBallast}
+
 func (w *storeWork) options(l *Life) store.Options {
+	reserve := int64(16 << 10)
+	if l.full != nil {
+		reserve = storeBallast
+	}
 	return store.Options{
-		FS: l.Disk, SegmentBytesMax: 10 << 12, PackBytesMax: w.pack, BeatWait: 1, BallastBytes: 16 << 10,
+		SpaceRetryMax: spaceRetry,
+		FS:            l.watched(), SegmentBytesMax: 10 << 12, PackBytesMax: w.pack, BeatWait: 1, BallastBytes: reserve,
 		Lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil },
 	}
 }
@@ -90,8 +102,11 @@ func (w *storeWork) open(l *Life) (*store.Store, *storeModel, error) {
 	if err != nil {
 		return nil, nil, &openError{err}
 	}
-	if err := m.judge(s); err != nil {
-		if l.Faulty {
+	if err := l.openedFor(s); err != nil {
+		return s, nil, err
+	}
+	if err := errors.Join(m.judge(s), judgeRead(l.Promises(), s, never)); err != nil {
+		if l.Faulty && l.full == nil {
 			err = &openError{err} // a read that fails is no loss
 		}
 		return s, nil, err
@@ -101,6 +116,17 @@ func (w *storeWork) open(l *Life) (*store.Store, *storeModel, error) {
 	}
 	return s, m, nil
 }
+
+// openedFor is why a store is open for reading only on a full disk, which it
+// may be where nothing is set aside, and says.
+func (l *Life) openedFor(s *store.Store) error {
+	if err := s.Healthy(); l.full != nil && err != nil {
+		return &openError{err}
+	}
+	return nil
+}
+
+func never(string) bool { return false }
 
 // damaged tells notes of damage in what is stored from those of a copy of the
 // manifest that a crash left behind, and of packs that no batch refers to.
@@ -119,7 +145,10 @@ func end(l *Life, s *store.Store, closes bool) error {
 		l.Kill()
 	}
 	err := s.Close(context.Background())
-	if !closes || l.Faulty {
+	if !closes {
+		return nil
+	}
+	if l.refused(err); l.Faulty {
 		return nil
 	}
 	return err
@@ -149,8 +178,11 @@ func (w *storeWork) live(l *Life) error {
 func (w *storeWork) process(l *Life, nth int, closes bool) error {
 	s, m, err := w.open(l)
 	if err == nil {
-		m.seen(l, s)
+		l.reads(s)
+		l.look()
 		err = w.work(l, s, m, nth)
+		w.resumes(l, s, nth)
+		l.reads(nil)
 	}
 	if s == nil {
 		return err
@@ -182,6 +214,25 @@ func (w *storeWork) work(l *Life, s *store.Store, m *storeModel, nth int) error 
 		return err
 	}
 	return nil
+}
+
+// resumes leads a new run through its life once there is space again; in each
+// try another, for one may have been begun.
+func (w *storeWork) resumes(l *Life, s *store.Store, nth int) {
+	try := 0
+	l.resumes(func() error {
+		try++
+		a := &agent{l: l, s: s, run: fmt.Sprintf("exec_again-%d-%d", nth, try), salt: uint64(1<<12 | nth<<8 | try)}
+		return a.live([]step{{kind: stepRow, size: 40}, {kind: stepPut, name: "again", size: 17 << 10}, {kind: stepSettle, size: 300}})
+	})
+}
+
+// notEnded is the error of a run that is not ended.
+func notEnded(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("what runs is not ended on a full disk: %w", err)
 }
 
 // takeOver attaches to the last run that can be, and brings it to its end.
@@ -223,7 +274,7 @@ func (a *agent) live(script []step) error {
 	st, err := a.s.Runs().Start(context.Background(), runs.Caller{Owner: true}, runs.StartRequest{
 		ID: a.run, Task: "live", ResumeRequest: content(a.salt, 300), Labels: runs.Labels{"thread": "t"},
 	})
-	if err != nil {
+	if a.l.refused(err) != nil {
 		return fmt.Errorf("start: %w", err)
 	}
 	a.promise("start", st.Writer, 0)
@@ -246,8 +297,12 @@ func (a *agent) steps(script []step) error {
 			_, err = a.s.Runs().Beat(context.Background(), a.caller, a.run, "")
 		case stepSettle:
 			err = a.settle(st)
+			if a.l.refused(err) != nil && a.l.mustEnd() {
+				a.l.wrong(notEnded(a.settle(step{size: 400}))) // it needs no pack
+			}
 		}
-		if err != nil && first == nil {
+		a.l.look()
+		if a.l.refused(err) != nil && first == nil {
 			first = fmt.Errorf("%s %s %s: %w", a.run, st.kind, st.name, err)
 		}
 	}

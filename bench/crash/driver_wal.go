@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"durafs/internal/ballast"
 	"durafs/internal/vfs/simdisk"
 	"durafs/segment"
 	"durafs/wal"
@@ -53,9 +54,14 @@ func Roll() *Driver {
 
 func (w *logWork) driver(name, doc string) *Driver {
 	return &Driver{
-		Name: name, Doc: doc, Live: w.live, Judge: w.judge, Rotten: w.rotten,
+		Name: name, Doc: doc, Live: w.live, Judge: w.judge, Rotten: w.rotten, Ballasts: w.ballast(),
 		Explore: simdisk.Explore{HeadBytes: []int64{segment.FrameHeaderBytes - 1, segment.FrameHeaderBytes, segment.FrameHeaderBytes + 1}},
 	}
+}
+
+// ballast pays for an open: a segment, what is carried on, and a manifest.
+func (w *logWork) ballast() map[string]int64 {
+	return map[string]int64{"/wal/" + ballast.Name: 2*w.segment + 2*manifestBytes}
 }
 
 // The promises of a log: "tried" N batches by life M, "have" N batches whose
@@ -136,6 +142,12 @@ func (w *logWork) options(l *Life) wal.Options {
 	if w.quiet {
 		o.QuietAfter = time.Millisecond
 	}
+	if l.full != nil {
+		o.SpaceRetryMax = spaceRetry
+		for _, bytes := range w.ballast() {
+			o.BallastBytes = bytes
+		}
+	}
 	return o
 }
 
@@ -199,10 +211,11 @@ func (w *logWork) judge(l *Life) error {
 // allowed is nil for what may fail where calls fail.
 func allowed(l *Life, err error) error {
 	var open *openError
-	if err != nil && l.Faulty && errors.As(err, &open) {
-		return nil
+	if err == nil || !l.Faulty || !errors.As(err, &open) {
+		return err
 	}
-	return err
+	l.notOpened(open.err)
+	return nil
 }
 
 // live leads a life.
@@ -257,7 +270,8 @@ func (w *logWork) process(l *Life, n int, closes, restarts bool) error {
 	state := &published{l: l, last: o.last(), chain: o.chains[o.last()]}
 	o.log.Start(state)
 	err = w.append(l, o, n)
-	err = errors.Join(err, over(l, o.log, closes && err == nil, restarts))
+	l.resumes(func() error { return w.append(l, o, 1) })
+	err = errors.Join(err, over(l, o.log, closes && (err == nil || l.full != nil), restarts))
 	if l.Faulty {
 		err = nil
 	}
@@ -286,11 +300,11 @@ func (w *logWork) append(l *Life, o *opened, n int) error {
 			first = lsn - 1
 			return wal.Decision{After: first}
 		})
-		if again.Wait(ctx) == nil {
+		if l.refused(again.Wait(ctx)) == nil {
 			l.Promise(Promise{What: answered, N: first})
 		}
 		for _, t := range tickets {
-			err := t.Wait(ctx)
+			err := l.refused(t.Wait(ctx))
 			if err != nil {
 				failed = err
 				continue
@@ -302,7 +316,7 @@ func (w *logWork) append(l *Life, o *opened, n int) error {
 			o.chains = append(o.chains, uint64(chain))
 			l.Promise(Promise{What: have, N: t.LSN(), M: uint64(chain)})
 		}
-		if err := w.between(l, o.log); err != nil {
+		if err := l.refused(w.between(l, o.log)); err != nil {
 			failed = err
 		}
 	}

@@ -3,7 +3,7 @@ package crash
 // Drivers are all of them: first those of the log alone, which are judged by the
 // hundred thousand, then those of a chunk store and of whole stores.
 func Drivers() []*Driver {
-	variants := append([]*Driver{Tiny(), Edges(), Large(), Padded(), Quiet(), Again()}, Scripts(scriptsDrawn, scriptSeed)...)
+	variants := append([]*Driver{Tiny(), Edges(), Large(), Padded(), Quiet(), Again(), Lent()}, Scripts(scriptsDrawn, scriptSeed)...)
 	for _, d := range variants {
 		d.Variant = true
 	}

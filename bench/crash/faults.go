@@ -22,6 +22,11 @@ type fault struct {
 
 func (f *fault) String() string { return fmt.Sprintf("call %d, %v: %s", f.n, f.call, f.name) }
 
+// syncOnce says that a sync fails, and what follows does not.
+func (f *fault) syncOnce() bool {
+	return f.call.Op&vfs.OpSyncs != 0 && f.how.Err == syscall.EIO && !f.sticky
+}
+
 // faultsOf are the ways in which a call can fail.
 func faultsOf(n int, c vfs.Call, seed uint64) []fault {
 	var all []fault

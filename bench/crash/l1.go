@@ -54,8 +54,8 @@ type run struct {
 	layer  string
 	begin  time.Time
 
-	visited, judged, lives atomic.Int64
-	done                   atomic.Bool
+	visited, judged, lives, restarts atomic.Int64
+	done                             atomic.Bool
 	// until is when even a life that was begun is not followed any further.
 	until time.Duration
 

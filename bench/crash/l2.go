@@ -15,14 +15,8 @@ import (
 func L2(d *Driver, c Config) Report {
 	r := newRun(d, c, "L2")
 	r.until = (l2Patience + 1) * r.Budget
-	var calls []vfs.Call
-	l := d.first(r.Seed)
-	l.SetFault(func(_ int, c vfs.Call) *simdisk.Fault {
-		calls = append(calls, c)
-		return nil
-	})
-	if err := d.live(l); err != nil {
-		r.fail(&Failure{Err: err, Story: []string{"no fault: the driver's first life"}})
+	calls, err := r.callsOf(d.first(r.Seed))
+	if err != nil {
 		return r.report()
 	}
 	var faults []fault
@@ -30,6 +24,7 @@ func L2(d *Driver, c Config) Report {
 		faults = append(faults, faultsOf(n, call, r.Seed)...)
 	}
 	rand.New(rand.NewPCG(r.Seed, 2)).Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	syncsFirst(faults)
 	var done atomic.Int64
 	r.each(len(faults), func(i int) {
 		if r.elapsed() < l2Patience*r.Budget {
@@ -40,6 +35,33 @@ func L2(d *Driver, c Config) Report {
 	rep := r.report()
 	rep.Calls, rep.First, rep.Deep = len(calls), len(faults), int(done.Load())
 	return rep
+}
+
+// callsOf are all calls of a life in which nothing fails.
+func (r *run) callsOf(l *Life) ([]vfs.Call, error) {
+	var calls []vfs.Call
+	l.SetFault(func(_ int, c vfs.Call) *simdisk.Fault {
+		calls = append(calls, c)
+		return nil
+	})
+	err := r.driver.live(l)
+	if err != nil {
+		r.fail(&Failure{Err: err, Story: []string{"no fault: the driver's first life"}})
+	}
+	return calls, err
+}
+
+// syncsFirst brings some faults to the front in which a sync fails once: what
+// they lead to is judged however little time there is.
+func syncsFirst(faults []fault) {
+	const most = 12
+	n := 0
+	for i := range faults {
+		if n < most && faults[i].syncOnce() {
+			faults[n], faults[i] = faults[i], faults[n]
+			n++
+		}
+	}
 }
 
 // l2Patience is how many budgets the faults of a driver may take; those that
@@ -122,6 +144,9 @@ func (r *run) restarted(f *fault, i int, l *Life, journal *simdisk.Journal) bool
 			return false
 		}
 		promises := next.upTo(s.Calls)
+		if f.syncOnce() {
+			r.restarts.Add(1)
+		}
 		if err := r.judge(after(s.Disk().Forgetful(), 2, r.Seed, promises)); err != nil {
 			s = s.Shrink(func(d *simdisk.Disk) bool { return r.driver.judge(after(d, 2, r.Seed, promises)) != nil })
 			calls := append(transcript(journal, len(journal.Calls())), "-- the process ended, the next one begins --")

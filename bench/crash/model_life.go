@@ -23,6 +23,9 @@ type lifeFact struct {
 func lifeFactsOf(promises []Promise) *lifeFacts {
 	m := &lifeFacts{runs: map[string]*lifeFact{}}
 	for _, p := range promises {
+		if p.What == wasRead {
+			continue
+		}
 		id, writer, _ := strings.Cut(p.Text, "\x00")
 		f := m.runs[id]
 		if f == nil {

@@ -22,7 +22,6 @@ type storeModel struct {
 type runModel struct {
 	writer   string // "": the start was not acknowledged
 	rows     []rowModel
-	seen     int // rows that were shown
 	puts     map[string]*putModel
 	answers  []putModel // tried
 	answered int        // of them, the one that was acknowledged; 0: none
@@ -45,6 +44,9 @@ type putModel struct {
 func modelOfStore(promises []Promise) *storeModel {
 	m := &storeModel{runs: map[string]*runModel{}}
 	for _, p := range promises {
+		if p.What == wasRead {
+			continue
+		}
 		id, text, _ := strings.Cut(p.Text, "\x00")
 		r := m.runs[id]
 		if r == nil {
@@ -67,8 +69,6 @@ func modelOfStore(promises []Promise) *storeModel {
 			r.answers = append(r.answers, putModel{salt: p.M, size: int(p.N)})
 		case "settle":
 			r.answered = len(r.answers)
-		case "seen":
-			r.seen = int(p.N)
 		}
 	}
 	return m
@@ -78,17 +78,6 @@ func (r *runModel) ack(salt uint64, n int) {
 	for i := range r.rows {
 		if r.rows[i].salt == salt && r.rows[i].n == n {
 			r.rows[i].acked = true
-		}
-	}
-}
-
-// seen promises what is shown: it may not go any more.
-func (m *storeModel) seen(l *Life, s *store.Store) {
-	for _, id := range m.order {
-		if ref, ok := s.Runs().Lookup(id); ok {
-			if rows, err := agentRows(s, ref); err == nil {
-				l.Promise(Promise{What: "seen", N: uint64(len(rows)), Text: id + "\x00"})
-			}
 		}
 	}
 }
@@ -170,9 +159,6 @@ func (r *runModel) judgeRows(s *store.Store, ref runs.Ref) error {
 	got, err := agentRows(s, ref)
 	if err != nil {
 		return err
-	}
-	if len(got) < r.seen {
-		return fmt.Errorf("%d rows were shown, %d are there", r.seen, len(got))
 	}
 	i := 0
 	for _, want := range r.rows {

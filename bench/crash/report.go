@@ -15,6 +15,11 @@ type Report struct {
 	// carried. In L2 First counts the faults there are, and Deep those that were
 	// tried.
 	Calls, First, Deep int
+	// Opened counts, where the disk is full, the opens that found what they need.
+	Opened int
+	// Restarted counts, in L2, the distinct states that a power cut can leave of a
+	// process that began on the page cache of one whose sync had failed once.
+	Restarted int64
 	// Skipped states after a first crash there was no time for.
 	Skipped int
 	// Visited counts the states that were looked at, and Distinct those that
@@ -28,9 +33,16 @@ type Report struct {
 
 // String is one line of a table.
 func (r Report) String() string {
-	return fmt.Sprintf("%-10s %s  %4d calls  %6d first (%d skipped)  %5d deep  %9d visited  %8d distinct  %d failures  %6.0f states/s  seed %d",
+	s := fmt.Sprintf("%-10s %s  %4d calls  %6d first (%d skipped)  %5d deep  %9d visited  %8d distinct  %d failures  %6.0f states/s  seed %d",
 		r.Driver, r.Layer, r.Calls, r.First, r.Skipped, r.Deep, r.Visited, r.Distinct, len(r.Failures),
 		float64(r.Distinct)/r.Took.Seconds(), r.Seed)
+	if r.Restarted > 0 {
+		s += fmt.Sprintf("  %d after EIO once, a restart and a power cut", r.Restarted)
+	}
+	if r.Opened > 0 {
+		s += fmt.Sprintf("  %d opened while full", r.Opened)
+	}
+	return s
 }
 
 const budgetDefault = 5 * time.Second
@@ -55,6 +67,6 @@ func (r *run) report() Report {
 	defer r.mu.Unlock()
 	return Report{
 		Driver: r.driver.Name, Layer: r.layer, Seed: r.Seed, Visited: r.visited.Load(), Distinct: r.judged.Load(),
-		Lives: r.lives.Load(), Took: r.elapsed(), Failures: r.failures,
+		Lives: r.lives.Load(), Took: r.elapsed(), Failures: r.failures, Restarted: r.restarts.Load(),
 	}
 }

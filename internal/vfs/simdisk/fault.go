@@ -55,8 +55,9 @@ func (d *Disk) begin(c vfs.Call) *Fault {
 	if d.killed {
 		return &Fault{Err: ErrKilled}
 	}
-	if d.fault == nil {
-		return nil
+	full := d.fills(n, c)
+	if d.fault == nil || full != nil {
+		return full
 	}
 	return d.fault(n, c)
 }

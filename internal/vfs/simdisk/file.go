@@ -103,7 +103,7 @@ func (h *handle) WriteAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, h.d.note(c, failed)
 	}
-	h.d.take(h.n, off, int64(len(p)))
+	h.d.used += h.n.take(off, int64(len(p)))
 	if h.d.forgetful {
 		h.d.arena.put(h.n.owning(), p, off)
 		return len(p), failed
@@ -130,7 +130,7 @@ func (h *handle) Truncate(size int64) error {
 	if !done {
 		return h.d.note(c, failed)
 	}
-	h.d.give(h.n, size)
+	h.d.used -= h.n.give(size)
 	ch := h.d.arena.cutOf(&h.n.now, size, h.d.garbage || h.n.astray)
 	h.d.record(c, failed, journalEntry{kind: entryWrite, node: h.n.id, change: ch})
 	h.d.core.write(h.n, ch)

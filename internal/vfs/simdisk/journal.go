@@ -91,7 +91,13 @@ func (j *Journal) Calls() []vfs.Call {
 func (c *core) replay(e *journalEntry) {
 	switch e.kind {
 	case entryWrite:
-		c.write(c.nodes[e.node], e.change)
+		n := c.nodes[e.node]
+		if e.change.cut {
+			n.give(e.change.size)
+		} else {
+			n.take(e.change.off, e.change.len)
+		}
+		c.write(n, e.change)
 	case entrySync:
 		c.sync(c.nodes[e.node], e.kept)
 	case entrySyncDir:

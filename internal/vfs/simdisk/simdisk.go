@@ -42,6 +42,10 @@
 // read-only (but see Options.ForgetNames). A process that is killed and started again
 // (Disk.Kill, Disk.Restart) finds the page cache as it was.
 //
+// A disk may be full, from some call on (Options.CapacityBytes, Fill, FillFrom):
+// what was allocated can be written again, and what is deleted gives its space
+// back.
+//
 // # Which states are yielded
 //
 // All of them where they are few (Explore.ExhaustAtoms). Else, at every call:
@@ -105,6 +109,7 @@ type Disk struct {
 	gen     int // counts restarts: handles of an earlier process are dead
 	journal *Journal
 	used    int64 // bytes of blocks that are allocated
+	filling filling
 	// forgetful says that hashes are not kept up; see Forgetful.
 	forgetful bool
 }
@@ -156,11 +161,18 @@ func (d *Disk) Restart() {
 }
 
 // Clone is a second disk in the same state, page cache included, without open
-// files, faults or a journal.
+// files, faults or a journal. One that is full stays full.
 func (d *Disk) Clone() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &Disk{core: d.core.clone(), opts: d.opts, used: d.used, forgetful: d.forgetful}
+	k := &Disk{core: d.core.clone(), opts: d.opts, used: d.used, forgetful: d.forgetful}
+	if d.filling.begun {
+		k.filling = d.filling
+	}
+	if k.opts.CapacityBytes > 0 {
+		k.count()
+	}
+	return k
 }
 
 // Forgetful lets the disk forget what is not durable: no power cut will be

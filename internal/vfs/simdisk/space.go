@@ -1,11 +1,18 @@
 package simdisk
 
-import "math/bits"
+import (
+	"math/bits"
+	"syscall"
 
-// SetCapacity bounds what is allocated from now on; 0: nothing does.
+	"durafs/internal/vfs"
+)
+
+// SetCapacity bounds what is allocated from now on; 0: nothing does. It takes
+// back what Fill did, and FillFrom is to do.
 func (d *Disk) SetCapacity(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.filling = filling{}
 	d.opts.CapacityBytes = bytes
 	d.count()
 }
@@ -14,8 +21,58 @@ func (d *Disk) SetCapacity(bytes int64) {
 func (d *Disk) Fill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.filling = filling{begun: true}
+	d.fill()
+}
+
+func (d *Disk) fill() {
 	d.count()
 	d.opts.CapacityBytes = max(d.used, 1)
+}
+
+// filling is a disk that is to become full, or is.
+type filling struct {
+	planned, begun bool
+	from           int // the call before which it becomes full
+	inodes         bool
+}
+
+// FillFrom lets the disk become full right before the call with this number is
+// made (see Calls and SetFault), as Fill does at once. With inodes none of these
+// is left either: what makes a file or a directory fails, with ENOSPC. It ends
+// with SetCapacity.
+func (d *Disk) FillFrom(n int, inodes bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.filling = filling{planned: true, from: n, inodes: inodes}
+}
+
+// Filled tells whether the disk is full because of Fill or FillFrom.
+func (d *Disk) Filled() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.filling.begun
+}
+
+// Inodeless tells whether it is full of files, too.
+func (d *Disk) Inodeless() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.filling.begun && d.filling.inodes
+}
+
+// fills lets the disk become full if it is time, and tells how a call fails for
+// that alone. d.mu is held.
+func (d *Disk) fills(n int, c vfs.Call) *Fault {
+	f := &d.filling
+	if f.planned && !f.begun && n >= f.from {
+		f.begun = true
+		d.fill()
+	}
+	if f.begun && f.inodes && c.Op&(vfs.OpCreate|vfs.OpMkdir) != 0 {
+		return &Fault{Err: syscall.ENOSPC}
+	}
+	return nil
 }
 
 // UsedBytes is what is allocated: blocks that were written, of files that have
@@ -75,27 +132,30 @@ func (n *node) hasBlock(b int64) bool {
 	return b/64 < int64(len(n.blocks)) && n.blocks[b/64]>>(b%64)&1 != 0
 }
 
-// take allocates the blocks of a range.
-func (d *Disk) take(n *node, off, size int64) {
+// take allocates the blocks of a range, and returns how many bytes it took.
+func (n *node) take(off, size int64) (taken int64) {
 	for b := off / BlockBytes; b*BlockBytes < off+size; b++ {
 		for int64(len(n.blocks)) <= b/64 {
 			n.blocks = append(n.blocks, 0)
 		}
 		if !n.hasBlock(b) {
 			n.blocks[b/64] |= 1 << (b % 64)
-			d.used += BlockBytes
+			taken += BlockBytes
 		}
 	}
+	return taken
 }
 
-// give gives the blocks behind a size back.
-func (d *Disk) give(n *node, size int64) {
+// give gives the blocks behind a size back, and returns how many bytes these
+// were.
+func (n *node) give(size int64) (given int64) {
 	for b := (size + BlockBytes - 1) / BlockBytes; b < int64(len(n.blocks))*64; b++ {
 		if n.hasBlock(b) {
 			n.blocks[b/64] &^= 1 << (b % 64)
-			d.used -= BlockBytes
+			given += BlockBytes
 		}
 	}
+	return given
 }
 
 // reap gives the space of a file back that has no name and is not open.
