@@ -105,6 +105,10 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.UnknownCall:    syscall.ENOENT,
 	runs.UnknownThread:  syscall.ENOENT,
 
+	runs.UnknownDelivery: syscall.ENOENT,
+	runs.UnknownSink:     syscall.ENOENT,
+	runs.DeliveryOpen:    syscall.EAGAIN,
+
 	runs.BadID:             syscall.EINVAL,
 	runs.BadName:           syscall.EINVAL,
 	runs.BadLabel:          syscall.EINVAL,

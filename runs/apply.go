@@ -84,11 +84,10 @@ func (x *index) applyOf(b *batch, lsn uint64, pos wal.Position, of map[uint32]bo
 			}
 			changed |= kinds
 			continue
-		case kindOutbox:
-			x.outboxes[e.run] = at
-			continue
-		case kindOutboxDone:
-			delete(x.outboxes, e.run)
+		case kindOutbox, kindOutboxDone, kindDelivery, kindDelivered:
+			if err := x.applyOutbox(e, at); err != nil {
+				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
+			}
 			continue
 		case kindClaim, kindOutcome: // the record beside them says what they change
 			x.addOther(c, i, int64(len(e.body)))

@@ -190,7 +190,7 @@ func decodeEntry(b []byte) (e entry, n int, err error) {
 	n = entryHeaderBytes + int(size)
 	e = entry{kind: kind(b[0]), flags: b[1], run: binary.LittleEndian.Uint32(b[8:]), body: b[entryHeaderBytes:n:n]}
 	switch {
-	case e.kind == 0 || e.kind >= kindCount || e.kind > kindRemoved && e.kind < kindDeleted:
+	case e.kind == 0 || e.kind >= kindCount || e.kind > kindDelivered && e.kind < kindDeleted:
 		return e, 0, badBatch("the kind of an entry is %d", e.kind)
 	case e.flags&^kinds[e.kind].flags != 0 || b[2] != 0 || b[3] != 0:
 		return e, 0, badBatch("an entry has unknown flags")

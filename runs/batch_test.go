@@ -34,6 +34,10 @@ func samples() []entry {
 		(&note{name: "T", json: []byte(`{}`)}).entry(kindThread, 0, 1),
 		{kind: kindOutbox, run: 1, body: mustJSON(packet{Status: Success})},
 		{kind: kindOutboxDone, run: 1, body: []byte{}},
+		(&delivery{sink: "mail", born: true}).entry(1),
+		(&delivery{sink: "mail", attempts: 7, parked: true, err: "exit status 1"}).entry(1),
+		deliveredEntry(1, sinkIDOf("mail"), false),
+		deliveredEntry(1, sinkIDOf("mail"), true),
 	}
 }
 
@@ -130,6 +134,10 @@ func parseEntry(e entry) (err error) {
 		_, err = parsePayload(e)
 	case kindJournal, kindThread:
 		_, err = parseNote(e)
+	case kindDelivery:
+		_, err = parseDelivery(e)
+	case kindDelivered:
+		_, err = parseDelivered(e)
 	}
 	return err
 }
@@ -150,6 +158,12 @@ func reencode(e entry) entry {
 	case kindJournal, kindThread:
 		n, _ := parseNote(e)
 		return n.entry(e.kind, e.flags, e.run)
+	case kindDelivery:
+		d, _ := parseDelivery(e)
+		return d.entry(e.run)
+	case kindDelivered:
+		sink, _ := parseDelivered(e)
+		return deliveredEntry(e.run, sink, e.flags == deliveredDropped)
 	case kindRecord:
 		rec, _ := parseRecord(e, time.Time{})
 		again, err := parseRecord(rec.entry(e.run), time.Time{})

@@ -21,7 +21,8 @@ const bootWindow = 256
 // dispatcher is taken back.
 //
 // It is idempotent: whatever a crash leaves of it, the next Boot does the
-// rest, and a Boot after a completed one changes nothing.
+// rest, and a Boot after a completed one changes nothing. What is to be told to
+// sinks is not its business: NextDelivery gives that once the store is served.
 func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error {
 	s.log, s.cas, s.bootID, s.packs = log, chunks, newBootID(), nil
 	s.replaying = batch{}
@@ -31,6 +32,7 @@ func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error
 	s.numbers.Store(max(s.index.newest, log.HighWater().Run))
 	s.acc.settings, s.acc.bytes = s.index.settings, s.index.bytes
 	s.initDuty()
+	s.outbox.begin(&s.index.deliveries)
 	s.index.catchUp()
 	if _, last := s.feed.end(); last < s.published {
 		s.feed.begin(s.published)

@@ -45,9 +45,10 @@ type derivedRun struct {
 	part
 	extents []extent // offsets begin with 0 in each segment
 	marks   []mark
-	outbox  uint32 // kind of extra, 0 for none
+	outbox  extraKind // 0 for none
 	boxAt   place
-	deleted uint32 // payloads
+	deleted uint32                // payloads
+	sinks   map[sinkID]tableExtra // what became of deliveries; nil for none
 }
 
 // newDerived begins with a segment; before is what the segments before it leave,
@@ -146,6 +147,8 @@ func (d *derived) addEntry(e entry, at derivedAt) (err error) {
 		r.boxAt, changes = place{}, false
 	case kindDeleted:
 		err = d.addDeleted(r, e, at)
+	case kindDelivery, kindDelivered:
+		changes, err = false, r.addDelivery(e, at)
 	case kindClaim, kindOutcome: // see apply
 		r.row.otherBytes += int64(len(e.body))
 		changes = false
@@ -154,6 +157,39 @@ func (d *derived) addEntry(e entry, at derivedAt) (err error) {
 		r.row.changed = max(r.row.changed, at.time)
 	}
 	return err
+}
+
+// addDelivery adds a delivery, or its end.
+func (r *derivedRun) addDelivery(e entry, at derivedAt) error {
+	next := tableExtra{run: e.run, kind: extraDelivered}
+	if e.kind == kindDelivered {
+		sink, err := parseDelivered(e)
+		if err != nil {
+			return err
+		}
+		next.sink = sink
+	} else {
+		d, err := parseDelivery(e)
+		if err != nil {
+			return err
+		}
+		next.kind, next.sink, next.at = extraDelivery, sinkIDOf(d.sink), at.place
+		if d.parked {
+			next.flags |= extraParked
+		}
+		if d.born {
+			next.flags |= extraBorn
+		}
+	}
+	if r.sinks == nil {
+		r.sinks = map[sinkID]tableExtra{}
+	}
+	if next, sink := r.sinks[next.sink].and(next), next.sink; next.kind == 0 {
+		delete(r.sinks, sink)
+	} else {
+		r.sinks[sink] = next
+	}
+	return nil
 }
 
 // addStore adds what is of the whole store.
@@ -303,16 +339,20 @@ func (d *derived) sorted() []uint32 { return slices.Sorted(maps.Keys(d.runs)) }
 func (d *derived) packList() []tablePack { return sortedPacks(d.packs) }
 
 func (d *derived) extraList() []tableExtra {
-	extras := map[[2]uint32]tableExtra{}
+	extras := map[extraKey]tableExtra{}
+	add := func(e tableExtra) { extras[e.key()] = e }
 	for run, r := range d.runs {
 		if r.outbox != 0 {
-			extras[[2]uint32{run, r.outbox}] = tableExtra{run: run, kind: r.outbox, at: r.boxAt}
+			add(tableExtra{run: run, kind: r.outbox, at: r.boxAt})
 		}
 		if r.lateRows > 0 {
-			extras[[2]uint32{run, extraLate}] = tableExtra{run: run, kind: extraLate, rows: r.lateRows, bytes: r.lateBytes}
+			add(tableExtra{run: run, kind: extraLate, rows: r.lateRows, bytes: r.lateBytes})
+		}
+		for _, e := range r.sinks {
+			add(e)
 		}
 		if r.deleted > 0 {
-			extras[[2]uint32{run, extraDeleted}] = tableExtra{run: run, kind: extraDeleted, rows: r.deleted}
+			add(tableExtra{run: run, kind: extraDeleted, rows: r.deleted})
 		}
 	}
 	return sortedExtras(extras)

@@ -26,6 +26,8 @@ const (
 	kindOutcome                    // T2: what became of it
 	kindSetting                    // what owners have said for the whole store; of no run
 	kindRemoved                    // the admission of a run is undone; body: JSON
+	kindDelivery                   // a run's end waits to be told to a sink
+	kindDelivered                  // it was, or will not be
 
 	kindDeleted kind = 19 // an owner has deleted a payload; body: JSON
 	kindCount   kind = 20
@@ -40,6 +42,10 @@ const (
 	payloadInline uint8 = 1 << 0 // its bytes stand at the end of the entry
 
 	admissionKeyed uint8 = 1 << 0 // the start had an idempotency key
+
+	deliveryParked   uint8 = 1 << 0 // nobody tries it again by himself
+	deliveryBorn     uint8 = 1 << 1 // it is the first of its run and sink
+	deliveredDropped uint8 = 1 << 0 // an owner has given it up
 
 	onceTerminal uint8 = 1 << 0 // of a journal or thread entry: the one that a run's end writes
 	threadKeyed  uint8 = 1 << 1 // the message was posted with an idempotency key
@@ -57,6 +63,8 @@ var kinds = [kindCount]struct {
 	kindJournal:   {flags: onceTerminal},
 	kindThread:    {flags: onceTerminal | threadKeyed | threadAnswer, anyRun: true},
 	kindSetting:   {noRun: true},
+	kindDelivery:  {flags: deliveryParked | deliveryBorn},
+	kindDelivered: {flags: deliveredDropped},
 }
 
 // admission is the body of an admission entry: who the run is. It never

@@ -70,6 +70,9 @@ const (
 	UnknownThread       Code = "unknown-thread"
 	BadPolicy           Code = "bad-policy"
 	RunsActive          Code = "runs-active"
+	UnknownDelivery     Code = "unknown-delivery"
+	UnknownSink         Code = "unknown-sink"
+	DeliveryOpen        Code = "delivery-open"
 )
 
 // advice says, for each code, what the caller can do next.
@@ -129,6 +132,9 @@ var advice = map[Code]string{
 	LockHeld:            "wait until the holder is over, or give lock_wait",
 	RollbackRefused:     "settle the run instead",
 	UnknownThread:       "check the name; the threads there are can be listed",
+	UnknownDelivery:     "check the id; the outbox lists what there is, and what was told is not in it any more",
+	UnknownSink:         "serve with that sink again, or drop the delivery",
+	DeliveryOpen:        "wait until the sink has answered, and try again",
 	AttachWindow:        "try again then, or say that its process is dead; an owner may force it",
 }
 

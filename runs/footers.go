@@ -219,6 +219,10 @@ func (s *Store) loadTable(t *tableReader) error {
 			x.outboxes[e.run] = e.at
 		case extraOutboxDone:
 			delete(x.outboxes, e.run)
+		case extraDelivery:
+			x.deliveries.set(deliveryKey{e.run, e.sink}, deliveryAt{e.at, e.flags&extraParked != 0})
+		case extraDelivered:
+			x.deliveries.remove(deliveryKey{e.run, e.sink})
 		case extraLate:
 			l := x.late[e.run]
 			x.late[e.run] = lateCount{l.rows + e.rows, l.bytes + int64(e.bytes)}

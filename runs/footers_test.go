@@ -130,7 +130,26 @@ func (w *world) fill(rt *rapid.T) []*agent {
 		"enrol": func(rt *rapid.T) {
 			w.s.Enrol(ctx, owner, rapid.SampledFrom([]string{"agent:a", "agent:b"}).Draw(rt, "target"), rapid.Bool().Draw(rt, "enrolled"))
 		},
-		"beat":    func(rt *rapid.T) { a := pick(rt); w.s.Beat(ctx, a.c, a.id, "") },
+		"beat": func(rt *rapid.T) { a := pick(rt); w.s.Beat(ctx, a.c, a.id, "") },
+		"tell": func(rt *rapid.T) {
+			w.tell("", rapid.SampledFrom([]string{"", "it is full"}).Draw(rt, "failure"))
+		},
+		"drop": func(rt *rapid.T) {
+			if all := w.outbox(); len(all) > 0 {
+				at := all[rapid.IntRange(0, len(all)-1).Draw(rt, "delivery")]
+				if _, err := w.s.DropDelivery(ctx, owner, at.ID); err != nil {
+					rt.Fatal(err)
+				}
+			}
+		},
+		"retry": func(rt *rapid.T) {
+			if all := w.outbox(); len(all) > 0 {
+				at := all[rapid.IntRange(0, len(all)-1).Draw(rt, "delivery")]
+				if _, err := w.s.RetryDelivery(ctx, owner, at.ID); err != nil {
+					rt.Fatal(err)
+				}
+			}
+		},
 		"settle":  func(rt *rapid.T) { pick(rt).settle(Success, "answer") },
 		"attach":  func(rt *rapid.T) { a := pick(rt); w.s.Attach(ctx, a.c, a.id, AttachRequest{}) },
 		"restart": func(rt *rapid.T) { w.reopen() },
@@ -157,6 +176,7 @@ func (w *world) whole() string {
 	}
 	threads, _, _ := w.s.Threads(owner, "", 0)
 	fmt.Fprintf(&b, "%s\n", mustJSON(threads))
+	fmt.Fprintf(&b, "%s\n", mustJSON(w.outbox()))
 	classes, _ := w.s.ToolClasses(owner)
 	fmt.Fprintf(&b, "%s\n", mustJSON(classes))
 	return b.String()
@@ -203,7 +223,7 @@ func (w *world) copied(base string) *world {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c := &world{t: w.t, fs: w.fs, dir: dir, ledger: new(memLedger), segmentBytes: w.segmentBytes}
+	c := &world{t: w.t, fs: w.fs, dir: dir, ledger: new(memLedger), segmentBytes: w.segmentBytes, sinks: w.sinks}
 	if err := os.CopyFS(dir, os.DirFS(w.dir)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -247,7 +267,7 @@ func TestFootersSayTheSame(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		w := &world{t: t, fs: vfs.OS, dir: dir, ledger: new(memLedger), segmentBytes: 256 << 10}
+		w := &world{t: t, fs: vfs.OS, dir: dir, ledger: new(memLedger), segmentBytes: 256 << 10, sinks: []string{"mail", "page"}}
 		w.mustOpen()
 		defer w.close()
 		agents := w.fill(rt)
@@ -341,6 +361,7 @@ func (w *world) shown() string {
 		page, err := w.s.Thread(owner, fmt.Sprint("T", n), 0, 0)
 		fmt.Fprintf(&b, "%s %v\n", mustJSON(page), err)
 	}
+	fmt.Fprintf(&b, "%s\n", mustJSON(w.outbox()))
 	return b.String()
 }
 
@@ -356,7 +377,7 @@ func TestLeftOutSayTheSame(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		w := &world{t: t, fs: vfs.OS, dir: dir, ledger: new(memLedger), segmentBytes: 256 << 10}
+		w := &world{t: t, fs: vfs.OS, dir: dir, ledger: new(memLedger), segmentBytes: 256 << 10, sinks: []string{"mail", "page"}}
 		w.mustOpen()
 		defer w.close()
 		w.fill(rt)

@@ -41,6 +41,7 @@ type world struct {
 	segmentBytes      int64         // of the log's segments, 0 for the usual ones
 	quota             quota         // zero for none
 	replays           bool          // all batches are replayed, and no footer is used
+	sinks             []string
 }
 
 func newWorld(t testing.TB) *world {
@@ -64,7 +65,7 @@ func (w *world) mustOpen() {
 
 func (w *world) open() error {
 	w.frames = nil
-	s := New(Options{StoreKey: []byte("the store's key"), Clock: w.clock, ProjectionTimeout: w.projectionTimeout, RunBytesMax: w.quota.runBytesMax, StoreBytesMax: w.quota.storeBytesMax})
+	s := New(Options{StoreKey: []byte("the store's key"), Clock: w.clock, ProjectionTimeout: w.projectionTimeout, RunBytesMax: w.quota.runBytesMax, StoreBytesMax: w.quota.storeBytesMax, Sinks: w.sinks, SinkAttempts: testSinkAttempts})
 	o := wal.Options{SegmentBytesMax: w.segmentBytes, Damaged: s.ReplayLost}
 	if !w.replays {
 		o.Derived = s

@@ -33,11 +33,12 @@ type index struct {
 	names  map[hash16]place    // of payloads, by run and name
 
 	// What few runs have is in maps: how many late writes, the outbox of a
-	// settlement under way, how many
-	// payloads an owner has deleted.
-	late     map[uint32]lateCount
-	outboxes map[uint32]place
-	deleted  map[uint32]uint32
+	// settlement under way, how many payloads an owner has deleted, deliveries
+	// that wait.
+	late       map[uint32]lateCount
+	outboxes   map[uint32]place
+	deleted    map[uint32]uint32
+	deliveries deliveries
 
 	bytes int64 // of all runs, as quota.go counts them
 
@@ -136,7 +137,7 @@ func newIndex() index {
 	x := index{
 		ids: newIDs(), seed: maphash.MakeSeed(),
 		recent: map[uint32]*recent{}, keys: map[hash16]keyedRow{}, names: map[hash16]place{},
-		late: map[uint32]lateCount{}, outboxes: map[uint32]place{}, deleted: map[uint32]uint32{}, whole: newWhole(), threads: map[string]*thread{},
+		late: map[uint32]lateCount{}, outboxes: map[uint32]place{}, deleted: map[uint32]uint32{}, deliveries: newDeliveries(), whole: newWhole(), threads: map[string]*thread{},
 		damaged: map[uint32]*damage{},
 	}
 	for p := range x.live {

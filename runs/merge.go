@@ -68,7 +68,7 @@ type rowSource interface {
 func writeMerged(w io.Writer, older []*tableReader, own *derived) (tableHead, error) {
 	head := tableHead{from: own.seg, to: own.seg, newest: own.newest}
 	sources := make([]rowSource, 0, len(older)+1)
-	packs, extras := map[uint32]uint32{}, map[[2]uint32]tableExtra{}
+	packs, extras := map[uint32]uint32{}, map[extraKey]tableExtra{}
 	for _, t := range older {
 		head.from = min(head.from, t.from)
 		head.newest = max(head.newest, t.newest)
@@ -143,14 +143,13 @@ func sortedPacks(packs map[uint32]uint32) []tablePack {
 }
 
 // addExtras adds newer extras to those that are there. An outbox that was done
-// goes with the one that it ended.
-func addExtras(extras map[[2]uint32]tableExtra, list []tableExtra) {
+// goes with the one that it ended, and so does a delivery.
+func addExtras(extras map[extraKey]tableExtra, list []tableExtra) {
 	for _, e := range list {
-		outbox, done := [2]uint32{e.run, extraOutbox}, [2]uint32{e.run, extraOutboxDone}
-		key := [2]uint32{e.run, e.kind}
+		outbox, done := extraKey{run: e.run, kind: extraOutbox}, extraKey{run: e.run, kind: extraOutboxDone}
 		switch e.kind {
 		case extraLate, extraDeleted:
-			old := extras[key]
+			old := extras[e.key()]
 			e.rows, e.bytes = e.rows+old.rows, e.bytes+old.bytes
 		case extraOutbox:
 			delete(extras, done)
@@ -159,18 +158,26 @@ func addExtras(extras map[[2]uint32]tableExtra, list []tableExtra) {
 				delete(extras, outbox)
 				continue
 			}
+		case extraDelivery, extraDelivered:
+			there := extraKey{e.run, extraDelivery, e.sink}
+			if e = extras[there].and(e); e.kind != extraDelivery {
+				delete(extras, there)
+			}
+			if e.kind == 0 {
+				continue
+			}
 		}
-		extras[key] = e
+		extras[e.key()] = e
 	}
 }
 
-func sortedExtras(extras map[[2]uint32]tableExtra) []tableExtra {
+func sortedExtras(extras map[extraKey]tableExtra) []tableExtra {
 	list := make([]tableExtra, 0, len(extras))
 	for _, e := range extras {
 		list = append(list, e)
 	}
 	slices.SortFunc(list, func(a, b tableExtra) int {
-		if a.before(&b) {
+		if a.key().before(b.key()) {
 			return -1
 		}
 		return 1

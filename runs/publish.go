@@ -24,6 +24,7 @@ func (s *Store) Publish(batches []*wal.Batch) {
 		}
 	}
 	s.index.catchUp()
+	s.outbox.schedule(&s.index.deliveries)
 	s.acc.ids.published(s.published)
 	s.acc.starts.published(s.published)
 	s.acc.keys.published(s.published)

@@ -94,7 +94,7 @@ func (w *world) answers() string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.picture() + string(mustJSON(page)) + string(mustJSON(offers)) + string(mustJSON(messages))
+	return w.picture() + string(mustJSON(page)) + string(mustJSON(offers)) + string(mustJSON(messages)) + string(mustJSON(w.outbox()))
 }
 
 // bytesOfLog are all batches that are in the log now.
@@ -113,7 +113,12 @@ func (w *world) bytesOfLog() string {
 // and nothing is running that no agent of this boot holds.
 func TestRestartsInEveryPhase(t *testing.T) {
 	w, _ := newTimed(t)
+	w.sinks = []string{"mail", "gone"}
+	w.reopen()
 	w.everyPhase()
+	w.tell("mail", "")
+	w.tell("gone", "it is full")
+	w.sinks = []string{"mail"}
 	w.reopen()
 	want, log, durable := w.answers(), w.bytesOfLog(), w.log.Durable()
 	for _, p := range []Phase{Running, Settling, ResumeDispatching, CancelRequested} {

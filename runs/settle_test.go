@@ -196,7 +196,7 @@ func (w *world) copyFrom(t *testing.T, n int) *world {
 
 func (w *world) copyFramesOf(t *testing.T, frames []wal.Frame) *world {
 	t.Helper()
-	c := &world{t: t, fs: w.fs, dir: fastDir(t), ledger: new(memLedger), clock: w.clock}
+	c := &world{t: t, fs: w.fs, dir: fastDir(t), ledger: new(memLedger), clock: w.clock, sinks: w.sinks}
 	t.Cleanup(c.close)
 	c.copyFrames(frames)
 	copyDir(t, w.dir+"/cas", c.dir+"/cas")

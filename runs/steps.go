@@ -22,7 +22,7 @@ import (
 //  4. the journal's terminal row
 //  5. the thread's terminal message
 //  6. the record goes to terminal or cancelled, and the run leaves the active set
-//  7. the log's terminal row, and the end of the outbox
+//  7. the log's terminal row, a delivery for each sink, and the end of the outbox
 //
 // They are accepted as one decision and share one barrier, so that others see
 // a running run or a finished one. A crash can leave any prefix of them on
@@ -118,8 +118,11 @@ func (s *Store) settlement(st *settling, pk *packet) []*wal.Batch {
 		pk.end(rec)
 		step(append([]entry{rec.entry(num)}, closeCalls(num, open, "the run was cancelled")...)...)
 	}
-	step(ownRow(num, append(append([]any{"type", pk.word()}, pk.told()...), "payload", payloadNote(pk.Payload))...),
-		entry{kind: kindOutboxDone, run: num})
+	last := []entry{ownRow(num, append(append([]any{"type", pk.word()}, pk.told()...), "payload", payloadNote(pk.Payload))...)}
+	for _, sink := range s.outbox.sinks {
+		last = append(last, (&delivery{sink: sink, born: true}).entry(num))
+	}
+	step(append(last, entry{kind: kindOutboxDone, run: num})...)
 	return batches
 }
 

@@ -24,6 +24,11 @@ type Options struct {
 	// RunBytesMax and StoreBytesMax bound what a run, and what all runs together
 	// may count for (see quota.go), in bytes; 0 for no bound.
 	RunBytesMax, StoreBytesMax int64
+	// Sinks are the names of those who are told of each run's end, as CheckSinks
+	// takes them; SinkAttempts is how often one that fails is tried before the
+	// delivery is parked: default SinkAttemptsDefault, at most SinkAttemptsMax.
+	Sinks        []string
+	SinkAttempts int
 }
 
 // Store is the open domain. Its methods may be called concurrently once Boot
@@ -79,6 +84,7 @@ type Store struct {
 	duty    duty
 	feed    feed
 	locks   locks // mu guards them
+	outbox  outbox
 
 	projectings       projectings
 	projectionTimeout time.Duration
@@ -99,6 +105,7 @@ func New(o Options) *Store {
 		clock: o.Clock, key: o.StoreKey, logger: o.Log, quota: quota{o.RunBytesMax, o.StoreBytesMax},
 		index: newIndex(), acc: newAccepted(), locks: locks{}, packs: map[uint32]uint32{},
 		rotten:            map[string]bool{},
+		outbox:            newOutbox(o.Sinks, o.SinkAttempts),
 		projectings:       projectings{hurry: make(chan struct{})},
 		projectionTimeout: min(o.ProjectionTimeout, ProjectionTimeoutMax),
 	}

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ const (
 //	           rows   92 bytes each, by run
 //	           texts  of the rows that have one, one after the other
 //	packs     8 bytes each, by number
-//	extras   20 bytes each, by run and kind: what few runs have
+//	extras   28 bytes each, by run, kind and sink: what few runs have
 //	head     64 bytes
 //
 // Head:
@@ -50,13 +51,16 @@ const (
 //
 // Pack: number 4, and up to which offset it is referred to 4.
 //
-// Extra: run 4, kind 4, then by kind: 1 outbox, its place (12); 2 the outbox
-// of a segment before was done, zero; 3 late writes, how many 4, their bytes 8;
-// 4 payloads that were deleted, how many 4, zero.
+// Extra: run 4, kind 2, flags 2, sink 8, then 12 by kind: 1 outbox, its place;
+// 2 the outbox of a segment before was done, zero; 3 late writes, how many 4,
+// their bytes 8; 4 payloads that were deleted, how many 4, zero; 5 a delivery, its
+// place; 6 the delivery of a segment before is over, zero. The sink's number is
+// zero but for deliveries, and so are the flags: 1 it is parked, 2 these segments
+// have its first entry.
 const (
 	tableHeadBytes  = 64
 	tablePackBytes  = 8
-	tableExtraBytes = 20
+	tableExtraBytes = 28
 	tableRowBytes   = 92
 	tableBlockRows  = 1024
 )
@@ -274,22 +278,48 @@ type tablePack struct{ pack, end uint32 }
 
 // tableExtra is what few runs have.
 type tableExtra struct {
-	run, kind uint32
-	at        place  // of an outbox
-	rows      uint32 // of late writes, or how many payloads were deleted
-	bytes     uint64
+	run   uint32
+	kind  extraKind
+	flags uint16 // of a delivery
+	sink  sinkID
+	at    place  // of an outbox, or a delivery
+	rows  uint32 // of late writes, or how many payloads were deleted
+	bytes uint64
 }
 
+type extraKind uint16
+
 const (
-	extraOutbox = 1 + iota
+	extraOutbox extraKind = 1 + iota
 	extraOutboxDone
 	extraLate
 	extraDeleted
+	extraDelivery
+	extraDelivered
 )
+
+const (
+	extraParked uint16 = 1 << 0
+	extraBorn   uint16 = 1 << 1
+)
+
+// extraKey is what tells one extra of a table from another.
+type extraKey struct {
+	run  uint32
+	kind extraKind
+	sink sinkID
+}
+
+func (e *tableExtra) key() extraKey { return extraKey{e.run, e.kind, e.sink} }
+
+func (k extraKey) before(o extraKey) bool {
+	return cmp.Or(cmp.Compare(k.run, o.run), cmp.Compare(k.kind, o.kind), cmp.Compare(k.sink, o.sink)) < 0
+}
 
 func (e *tableExtra) append(b []byte) []byte {
 	le := binary.LittleEndian
-	b = le.AppendUint32(le.AppendUint32(b, e.run), e.kind)
+	b = le.AppendUint16(le.AppendUint16(le.AppendUint32(b, e.run), uint16(e.kind)), e.flags)
+	b = le.AppendUint64(b, uint64(e.sink))
 	if e.kind == extraLate || e.kind == extraDeleted {
 		return le.AppendUint64(le.AppendUint32(b, e.rows), e.bytes)
 	}
@@ -298,22 +328,46 @@ func (e *tableExtra) append(b []byte) []byte {
 
 func parseTableExtra(b []byte) (e tableExtra, err error) {
 	le := binary.LittleEndian
-	e.run, e.kind = le.Uint32(b), le.Uint32(b[4:])
+	e.run, e.kind, e.flags = le.Uint32(b), extraKind(le.Uint16(b[4:])), le.Uint16(b[6:])
+	e.sink = sinkID(le.Uint64(b[8:]))
+	flags, ofSink := uint16(0), false
 	switch e.kind {
 	case extraLate, extraDeleted:
-		e.rows, e.bytes = le.Uint32(b[8:]), le.Uint64(b[12:])
+		e.rows, e.bytes = le.Uint32(b[16:]), le.Uint64(b[20:])
 		if e.kind == extraDeleted && e.bytes != 0 {
 			err = badTable("payloads that were deleted have bytes")
 		}
-	case extraOutbox, extraOutboxDone:
-		e.at = place{le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:])}
-		if e.kind == extraOutboxDone && e.at != (place{}) {
-			err = badTable("an outbox that was done has a place")
+	case extraOutbox, extraOutboxDone, extraDelivery, extraDelivered:
+		e.at = place{le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:])}
+		over := e.kind == extraOutboxDone || e.kind == extraDelivered
+		ofSink = e.kind == extraDelivery || e.kind == extraDelivered
+		if e.kind == extraDelivery {
+			flags = extraParked | extraBorn
+		}
+		if over && e.at != (place{}) {
+			err = badTable("what is over has a place")
 		}
 	default:
 		err = badTable("it has an extra of kind %d", e.kind)
 	}
+	if e.flags&^flags != 0 || !ofSink && e.sink != 0 {
+		err = badTable("an extra of it makes no sense")
+	}
 	return e, err
+}
+
+// and is a delivery as it and then next make it, kind 0 where nothing is left to
+// tell: it came and went in the same segments. What came before these segments
+// must be ended by what is told of them.
+func (e tableExtra) and(next tableExtra) tableExtra {
+	born := e.kind == extraDelivery && e.flags&extraBorn != 0
+	switch {
+	case next.kind == extraDelivered && born:
+		return tableExtra{}
+	case next.kind == extraDelivery && born:
+		next.flags |= extraBorn
+	}
+	return next
 }
 
 // tableReader reads a table from its beginning to its end.
@@ -400,16 +454,12 @@ func (t *tableReader) readExtras() error {
 		if err != nil {
 			return err
 		}
-		if n := len(t.extraList); n > 0 && !t.extraList[n-1].before(&e) {
+		if n := len(t.extraList); n > 0 && !t.extraList[n-1].key().before(e.key()) {
 			return badTable("its extras are not in order")
 		}
 		t.extraList = append(t.extraList, e)
 	}
 	return nil
-}
-
-func (e *tableExtra) before(f *tableExtra) bool {
-	return e.run < f.run || e.run == f.run && e.kind < f.kind
 }
 
 // take reads n bytes, which are good until the next call.

@@ -84,7 +84,8 @@ func TestTableRoundTrip(t *testing.T) {
 		}
 		h := tableHead{from: 3, to: 9, newest: run}
 		packs := []tablePack{{1, 5}, {4, 9}}
-		extras := []tableExtra{{run: 1, kind: extraOutbox, at: place{1, 2, 3}}, {run: 1, kind: extraLate, rows: 4, bytes: 5}, {run: 2, kind: extraOutboxDone}}
+		extras := []tableExtra{{run: 1, kind: extraOutbox, at: place{1, 2, 3}}, {run: 1, kind: extraLate, rows: 4, bytes: 5}, {run: 2, kind: extraOutboxDone},
+			{run: 2, kind: extraDelivery, flags: extraParked, sink: 7, at: place{1, 2, 3}}, {run: 2, kind: extraDelivery, flags: extraBorn, sink: 8, at: place{1, 2, 4}}, {run: 2, kind: extraDelivered, sink: 9}}
 		b := writeTable(nil, h, rows, packs, extras)
 		got, gotRows, gotPacks, gotExtras, err := readTable(b)
 		if err != nil {
@@ -109,7 +110,7 @@ func TestTableBytes(t *testing.T) {
 		t.Errorf("a row has %d bytes", n)
 	}
 	b := writeTable(t, tableHead{from: 1, to: 1, newest: 1}, []tableRow{r}, []tablePack{{1, 1}}, []tableExtra{{run: 1, kind: extraLate}})
-	if want := 92 + 19 + 8 + 20 + 64; len(b) != want {
+	if want := 92 + 19 + 8 + 28 + 64; len(b) != want {
 		t.Errorf("a table of one run has %d bytes, not %d", len(b), want)
 	}
 }
@@ -197,7 +198,7 @@ func TestMergedTablesAreFew(t *testing.T) {
 // makes of an index can be read.
 func FuzzTable(f *testing.F) {
 	rows := []tableRow{{run: 1, admission: 1, text: encodeText("exec_a", "", Labels{"thread": "T"})}, {run: 2, lastSeq: 5, revision: 2, phase: Terminal}}
-	f.Add(writeTable(f, tableHead{from: 1, to: 2, newest: 2}, rows, []tablePack{{1, 5}}, []tableExtra{{run: 1, kind: extraLate, rows: 4, bytes: 5}}))
+	f.Add(writeTable(f, tableHead{from: 1, to: 2, newest: 2}, rows, []tablePack{{1, 5}}, []tableExtra{{run: 1, kind: extraLate, rows: 4, bytes: 5}, {run: 1, kind: extraDelivery, flags: extraBorn, sink: 7, at: place{1, 2, 3}}, {run: 1, kind: extraDelivered, sink: 8}}))
 	f.Add(writeTable(f, tableHead{from: 1, to: 1}, nil, nil, nil))
 	f.Add(writeTable(f, tableHead{from: 1, to: 1, newest: 1}, []tableRow{{run: 1, flags: flagRemoved | flagKeyed, text: make([]byte, 16)}}, nil, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -106,7 +106,7 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	}
 	s.runs = runs.New(runs.Options{
 		Clock: s.clock, StoreKey: s.config.Key, Log: opt.Log, ProjectionTimeout: opt.ProjectionTimeout,
-		RunBytesMax: opt.RunBytesMax, StoreBytesMax: opt.StoreBytesMax,
+		RunBytesMax: opt.RunBytesMax, StoreBytesMax: opt.StoreBytesMax, Sinks: opt.Sinks, SinkAttempts: opt.SinkAttempts,
 	})
 	if err := s.openLog(ctx, opt); err != nil {
 		return err

@@ -34,7 +34,7 @@ func (s *Store) openReadOnly(ctx context.Context, opt Options, why error) error 
 	}
 	s.log, s.chunks, s.readOnly = nil, nil, why
 	s.recovery = Recovery{ReadOnly: why.Error()}
-	s.runs = runs.New(runs.Options{Clock: s.clock, StoreKey: s.config.Key, Log: opt.Log})
+	s.runs = runs.New(runs.Options{Clock: s.clock, StoreKey: s.config.Key, Log: opt.Log, Sinks: opt.Sinks})
 	if err := s.openLog(ctx, opt); err != nil {
 		return errors.Join(why, err)
 	}

@@ -25,6 +25,7 @@ type Status struct {
 	Log           LogStatus        `json:"log"`
 	Chunks        ChunkStatus      `json:"chunks"`
 	Damage        DamageStatus     `json:"damage"`
+	Outbox        OutboxStatus     `json:"outbox"`
 	Space         SpaceStatus      `json:"space"`
 	Usage         runs.Usage       `json:"usage"`
 	Recovery      Recovery         `json:"recovery"`
@@ -40,6 +41,12 @@ type DamageStatus struct {
 	// Payloads are those that readers found damaged, as run/name, at most 100;
 	// their runs work.
 	Payloads []string `json:"payloads,omitempty"`
+}
+
+// OutboxStatus counts the deliveries: ends of runs that sinks have not taken.
+type OutboxStatus struct {
+	Waiting int `json:"waiting"`
+	Parked  int `json:"parked"` // for an owner, or for a sink that is not configured
 }
 
 // LogStatus counts what the log holds.
@@ -83,6 +90,7 @@ func (s *Store) Status() Status {
 	}
 	d := s.runs.Damage()
 	st.Damage = DamageStatus{Runs: d.Runs, IDs: d.IDs, Unnamed: d.Unnamed, AnyRun: d.AnyRun, Payloads: d.Payloads}
+	st.Outbox.Waiting, st.Outbox.Parked = s.runs.OutboxCounts()
 	log, chunks := s.log.Stats(), s.chunks.Stats()
 	st.Log = LogStatus{DurableLSN: log.Durable, Segments: log.Segments, Bytes: log.SegmentBytes}
 	st.Chunks = ChunkStatus{Packs: chunks.Packs, Bytes: chunks.PackBytes}

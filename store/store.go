@@ -44,6 +44,10 @@ type Options struct {
 	// RunBytesMax and StoreBytesMax bound what a run, and all runs together, may
 	// count for, in bytes: see runs.Options. 0 for no bound.
 	RunBytesMax, StoreBytesMax int64
+	// Sinks are the names of those who are told of each run's end, and
+	// SinkAttempts how often one that fails is tried: see runs.Options.
+	Sinks        []string
+	SinkAttempts int
 	// LogPadBytes lets each write of the log begin on a block of that size of
 	// its own: a power of two up to 4096, 0 for none.
 	LogPadBytes int64

@@ -181,6 +181,22 @@ func cmdSetenv(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], text)
 }
 
+// untilout REGEXP COMMAND... runs a command until what it prints matches.
+func cmdUntilOut(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: untilout REGEXP COMMAND [ARGS]")
+	}
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	ts.Check(eventually(scriptPatience, func() error {
+		err := ts.Exec(args[1], args[2:]...)
+		if out := ts.ReadFile("stdout"); err == nil && !re.MatchString(out) {
+			err = fmt.Errorf("%q does not match %q", out, args[0])
+		}
+		return err
+	}))
+}
+
 // waitfor FILE REGEXP waits until a file that grows matches.
 func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {

@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"durafs/internal/daemon"
+	"durafs/runs"
 	"durafs/store"
 	"durafs/wal"
 )
@@ -33,6 +35,9 @@ type ServeOptions struct {
 	RunBytesMax      int64
 	StoreBytesMax    int64
 	NoSupervise      bool
+	OnTerminal       []string
+	SinkTimeout      time.Duration
+	SinkAttempts     int
 	LogLevel         slog.Level
 }
 
@@ -49,6 +54,9 @@ func (o *ServeOptions) AddFlags(f *pflag.FlagSet) {
 	f.Int64Var(&o.RunBytesMax, "run-bytes-max", 0, "let a run hold at most so many `bytes`, 0 for no bound; see docs/api.md")
 	f.Int64Var(&o.StoreBytesMax, "store-bytes-max", 0, "let all runs together hold at most so many `bytes`, 0 for no bound")
 	f.BoolVar(&o.NoSupervise, "no-supervise", false, "do not run interrupted commands of durafs exec again; see durafs supervise")
+	f.StringArrayVar(&o.OnTerminal, "on-terminal", nil, "a `command`, or name=command, that is run at the end of every run, with what became of it on standard input; until it exits 0 (may be repeated)")
+	f.DurationVar(&o.SinkTimeout, "sink-timeout", daemon.SinkTimeoutDefault, "how long a command of --on-terminal may take")
+	f.IntVar(&o.SinkAttempts, "sink-attempts", runs.SinkAttemptsDefault, "how often a command of --on-terminal that fails is tried, with growing pauses, before that is left to durafs outbox")
 	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 
@@ -79,6 +87,12 @@ needs /dev/fuse, and for users other than root the program fusermount3.`,
 			}
 			if o.RunBytesMax < 0 || o.StoreBytesMax < 0 {
 				return badUsage(cmd, "--run-bytes-max and --store-bytes-max are not below 0")
+			}
+			if _, err := daemon.ParseSinks(o.OnTerminal); err != nil {
+				return badUsage(cmd, "--on-terminal: %v", err)
+			}
+			if o.SinkTimeout <= 0 || o.SinkAttempts < 1 || o.SinkAttempts > runs.SinkAttemptsMax {
+				return badUsage(cmd, "--sink-timeout is above 0, and --sink-attempts from 1 to %d", runs.SinkAttemptsMax)
 			}
 			return runServe(cmd.Context(), a, o)
 		},
@@ -154,6 +168,8 @@ func (o *ServeOptions) config(a *app) daemon.Config {
 		Log:              slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: o.LogLevel})),
 		Clock:            a.clock,
 	}
+	c.Sinks, _ = daemon.ParseSinks(o.OnTerminal) // it was checked
+	c.SinkTimeout, c.SinkAttempts = o.SinkTimeout, o.SinkAttempts
 	for _, uid := range o.OwnerUIDs {
 		c.OwnerUIDs = append(c.OwnerUIDs, uint32(uid))
 	}

@@ -53,6 +53,7 @@ type Domain interface {
 	Changed(ref runs.Ref) <-chan struct{}
 
 	lifecycle
+	outbox
 	Watch(c runs.Caller, q runs.WatchQuery) (*runs.Watcher, error)
 	Threads(c runs.Caller, after string, limit int) ([]runs.ThreadInfo, bool, error)
 	Thread(c runs.Caller, name string, before uint64, limit int) (runs.ThreadPage, error)

@@ -19,6 +19,7 @@ import (
 // hold a barrier back, be busy, fail, panic.
 type fake struct {
 	lifecycle // not faked
+	outbox
 
 	mu   sync.Mutex
 	runs map[string]*fakeRun

@@ -26,11 +26,23 @@ var lifecycleExamples = map[string]func(t *testing.T, d *realDaemon) example{
 		e.header = []string{"If-Match", tag}
 		return e
 	},
-	"/resume/activate": prepared,
-	"/resume/fail":     prepared,
+	"/v1/outbox/{id}/retry": delivery,
+	"/v1/outbox/{id}/drop":  delivery,
+	"/resume/activate":      prepared,
+	"/resume/fail":          prepared,
 	"/resume/request": func(_ *testing.T, d *realDaemon) example {
 		return d.example(control.StartRequest{ResumeRequest: []byte("go on with this")})
 	},
+}
+
+// delivery is one that waits.
+func delivery(t *testing.T, d *realDaemon) example {
+	e := d.example(control.StartRequest{})
+	must(t)(d.client().WithWriter(e.token).Settle(t.Context(), e.id, control.SettleRequest{Status: "success"}))
+	all, err := d.client().Outbox(t.Context())
+	must(t)(all, err)
+	e.id = all[len(all)-1].ID
+	return e
 }
 
 func prepared(t *testing.T, d *realDaemon) example {

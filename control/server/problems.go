@@ -183,6 +183,9 @@ var refusalStatus = map[runs.Code]int{
 	runs.UnknownThread:       http.StatusNotFound,
 	runs.BadPolicy:           http.StatusBadRequest,
 	runs.RunsActive:          http.StatusConflict,
+	runs.UnknownDelivery:     http.StatusNotFound,
+	runs.UnknownSink:         http.StatusConflict,
+	runs.DeliveryOpen:        http.StatusConflict,
 }
 
 func refusalProblem(r *runs.Refusal) *control.Problem {
@@ -205,7 +208,7 @@ func refusalProblem(r *runs.Refusal) *control.Problem {
 		}
 	}
 	switch r.Code {
-	case runs.IdempotencyInFlight, runs.AttachWindow, runs.LockHeld:
+	case runs.IdempotencyInFlight, runs.AttachWindow, runs.LockHeld, runs.DeliveryOpen:
 		p.Retryable = true
 	case runs.RunFull, runs.RunBytes:
 		p.Scope = "run"

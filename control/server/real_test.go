@@ -35,7 +35,7 @@ func serveStore(t testing.TB) *realDaemon {
 
 func (d *realDaemon) open() {
 	d.t.Helper()
-	s, err := store.Open(context.Background(), filepath.Join(d.dir, "store"), store.Options{UnsafeFilesystem: true})
+	s, err := store.Open(context.Background(), filepath.Join(d.dir, "store"), store.Options{UnsafeFilesystem: true, Sinks: []string{"mail"}})
 	if err != nil {
 		d.t.Fatal(err)
 	}

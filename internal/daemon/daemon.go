@@ -11,8 +11,9 @@
 // link to them, and a mount that an earlier daemon left behind are only ever
 // replaced by whoever holds it.
 //
-// Goroutines, in Serve: one per socket that is served, and one that does what
-// runs are due as time passes; the packages below list their own.
+// Goroutines, in Serve: one per socket that is served, one that does what runs
+// are due as time passes, one that finds what sinks are to be told and one for
+// each that is being told; the packages below list their own.
 package daemon
 
 import (
@@ -58,6 +59,12 @@ type Config struct {
 	// RuntimeDir is where the link durafs/control.sock is left for clients,
 	// "" for no link.
 	RuntimeDir string
+	// Sinks are told of each run's end.
+	Sinks []Sink
+	// SinkTimeout is how long one telling may take, 0 for SinkTimeoutDefault;
+	// SinkAttempts how often one that fails is tried, 0 for the domain's default.
+	SinkTimeout  time.Duration
+	SinkAttempts int
 	// Version is what the status tells of the program.
 	Version string
 
@@ -158,6 +165,8 @@ func (d *Daemon) openStore(ctx context.Context) error {
 		RunBytesMax:      d.config.RunBytesMax,
 		StoreBytesMax:    d.config.StoreBytesMax,
 		OnBarrier:        d.metrics.barrier,
+		Sinks:            sinkNames(d.config.Sinks),
+		SinkAttempts:     d.config.SinkAttempts,
 	})
 	if err != nil {
 		return err
@@ -198,6 +207,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	var err error
 	running := 2
 	attended := d.attend()
+	told := d.tellSinks()
 	unmounted := d.mountDone()
 	for waiting := true; waiting; {
 		select {
@@ -214,6 +224,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	}
 	err = errors.Join(err, d.stop())
 	attended()
+	told()
 	for range running {
 		err = errors.Join(err, <-failed)
 	}

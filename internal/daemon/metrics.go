@@ -106,12 +106,13 @@ var (
 	descLog      = prometheus.NewDesc("durafs_log_size_bytes", "Size of the log on disk.", nil, nil)
 	descPacks    = prometheus.NewDesc("durafs_payload_packs", "Packs of the chunk store.", nil, nil)
 	descChunks   = prometheus.NewDesc("durafs_payload_size_bytes", "Size of the chunk store on disk.", nil, nil)
+	descOutbox   = prometheus.NewDesc("durafs_deliveries", "Ends of runs that sinks have not taken, by state.", []string{"state"}, nil)
 	descFree     = prometheus.NewDesc("durafs_free_bytes", "Free bytes of the store's file system.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRuns, descLSN, descSegments, descLog, descPacks, descChunks, descFree} {
+	for _, d := range []*prometheus.Desc{descRuns, descLSN, descSegments, descLog, descPacks, descChunks, descOutbox, descFree} {
 		ch <- d
 	}
 }
@@ -130,5 +131,7 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descLog, float64(s.Log.Bytes))
 	gauge(descPacks, float64(s.Chunks.Packs))
 	gauge(descChunks, float64(s.Chunks.Bytes))
+	gauge(descOutbox, float64(s.Outbox.Waiting), "waiting")
+	gauge(descOutbox, float64(s.Outbox.Parked), "parked")
 	gauge(descFree, float64(s.Space.FreeBytes))
 }

@@ -57,6 +57,7 @@ func (s *Status) WriteText(w io.Writer) error {
 		{"payloads", fmt.Sprintf("%s, %s", term.Count(s.Chunks.Packs, "pack"), term.Bytes(s.Chunks.Bytes))},
 		{"usage", usageText(s.Usage)},
 		{"damage", damageText(s.Damage, s.Recovery)},
+		{"outbox", outboxText(s.Outbox)},
 		{"space", spaceText(s.Space)},
 		{"policy", PolicyText(s.Policy)},
 		{"recovery", RecoveryText(s.Recovery)},
@@ -88,6 +89,14 @@ func runsText(runs map[string]int) string {
 		return "none"
 	}
 	return fmt.Sprintf("%d: %s", total, strings.Join(parts, ", "))
+}
+
+// outboxText says what sinks have not taken yet.
+func outboxText(o store.OutboxStatus) string {
+	if o == (store.OutboxStatus{}) {
+		return "empty"
+	}
+	return fmt.Sprintf("%s waiting, %d parked", count(uint64(o.Waiting), "delivery", "deliveries"), o.Parked)
 }
 
 // damageText says what is lost, as far as it is known.
