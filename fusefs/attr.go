@@ -83,10 +83,13 @@ func (f *rawFS) attrTimeout(a view.Attr) time.Duration {
 
 // entryTimeout is how long it may remember what a name means. Names do not
 // move, but for a log's, and then the old node answers ESTALE, at which the
-// kernel looks the name up again.
+// kernel looks the name up again; and for a link's in the directory of a phase.
 func (f *rawFS) entryTimeout(a view.Attr) time.Duration {
-	if a.Live && f.notify.refused.Load() {
+	switch {
+	case a.Live && f.notify.refused.Load():
 		return 0
+	case a.Live && a.Node.Kind() == view.KindLink:
+		return liveTimeout
 	}
 	return sealedTimeout
 }

@@ -35,6 +35,9 @@ func moment(n view.Node, h view.Handle) int64 {
 	if n.Kind() == view.KindPayload {
 		return 0 // it is read from the store
 	}
+	if r, ok := h.(interface{ HeldBytes() int64 }); ok {
+		return r.HeldBytes() // it is made anew for each read
+	}
 	return h.Size()
 }
 

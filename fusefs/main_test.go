@@ -72,6 +72,13 @@ func sample() (*viewtest.Store, *view.View) {
 	s.Put(ended, "big", runs.SourceNamed, pattern(3<<20+17))
 	s.Late(ended, `{"late":true}`)
 	s.Settle(ended, pattern(100_000))
+	talked := s.StartIn(viewtest.ID(3), "trip / odd%")
+	for i := range 300 {
+		s.Call(talked, "bash", fmt.Sprintf(`{"command":"ls %d"}`, i), fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("shown ", i)))
+		s.Post("trip / odd%", fmt.Sprintf("turn %d\nof many", i))
+	}
+	s.Enrol("master")
+	s.Note("master", `{"type":"start"}`)
 	return s, view.New(s, func() []byte { return []byte("serving\n") })
 }
 

@@ -163,7 +163,7 @@ func (n *notifier) drain() {
 			continue
 		}
 		n.fs.view.Effects(c, func(e view.Effect) {
-			if _, own := e.Node.Run(); !own {
+			if _, own := e.Node.Run(); !own && e.What == view.StaleAttr {
 				shared[e.Node] = struct{}{}
 				return
 			}

@@ -86,19 +86,23 @@ func (f *rawFS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut
 	f.count.requests.Add(1)
 	n := view.Node(in.NodeId)
 	f.notify.asked(n)
-	a, err := f.view.Attr(n)
+	a, err := f.attr(in, n)
 	if err != nil {
 		return f.fail("getattr", in.NodeId, err)
-	}
-	if in.Flags()&fuse.FUSE_GETATTR_FH != 0 {
-		// Who holds a moment open is told the size of that moment.
-		if h, ok := f.handles.get(in.Fh()); ok && !a.Sealed {
-			a.Size = h.Size()
-		}
 	}
 	out.SetTimeout(f.attrTimeout(a))
 	f.owner.fill(a, &out.Attr)
 	return fuse.OK
+}
+
+// attr answers who holds a moment open with the size of that moment.
+func (f *rawFS) attr(in *fuse.GetAttrIn, n view.Node) (view.Attr, error) {
+	if in.Flags()&fuse.FUSE_GETATTR_FH != 0 {
+		if h, ok := f.handles.get(in.Fh()); ok {
+			return f.view.AttrOf(n, h)
+		}
+	}
+	return f.view.Attr(n)
 }
 
 func (f *rawFS) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -61,6 +62,7 @@ func (r *real) start(t *testing.T, id string) (agent runs.Caller, dir string) {
 	t.Helper()
 	st, err := r.Runs().Start(t.Context(), runs.Caller{Owner: true}, runs.StartRequest{
 		ID: id, Task: "a <task> & more", ResumeRequest: []byte("private"), Lease: -1,
+		Labels: runs.Labels{"thread": "50 % c"}, Message: json.RawMessage(`"please"`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +112,13 @@ func TestRealStore(t *testing.T) {
 		}
 	}
 	consistent("with payloads")
+	call, err := r.Runs().Claim(t.Context(), agent, id, runs.ClaimRequest{CallID: "c1", Name: "bash", Safety: []byte(`"read-only"`), Args: []byte(`{"command":"ls <x>"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Runs().Outcome(t.Context(), agent, id, runs.OutcomeRequest{Call: call.Call, Outcome: []byte(`{"exit":0}`)}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.Stat(run + "/payload"); !os.IsNotExist(err) {
 		t.Errorf("the payload before the end: %v", err)
 	}
@@ -140,6 +149,7 @@ func TestRealStore(t *testing.T) {
 	if names, err := os.ReadDir(run + "/payloads"); err != nil || len(names) != 4 {
 		t.Errorf("payloads: %v, %v", names, err)
 	}
+	r.sameAsAnswered(t, id)
 	before := snapshot(t, mnt)
 	r.close(t)
 
@@ -153,6 +163,45 @@ func TestRealStore(t *testing.T) {
 	}
 	if len(after) != len(before) {
 		t.Errorf("%d files before the restart, %d after", len(before), len(after))
+	}
+}
+
+// sameAsAnswered compares files with what the store answers.
+func (r *real) sameAsAnswered(t *testing.T, id string) {
+	t.Helper()
+	owner := runs.Caller{Owner: true}
+	ref, _ := r.Runs().Lookup(id)
+	var history, thread, call, journal bytes.Buffer
+	plain := func(b *bytes.Buffer) *json.Encoder {
+		e := json.NewEncoder(b)
+		e.SetEscapeHTML(false)
+		return e
+	}
+	err := r.Runs().History(t.Context(), ref, runs.HistoryRequest{}, &history)
+	page, terr := r.Runs().Thread(owner, "50 % c", 0, 0)
+	calls, cerr := r.Runs().Calls(ref, 0, 0)
+	rows, jerr := r.Runs().Journal(owner, "master", 0)
+	if err := errors.Join(err, terr, cerr, jerr, plain(&thread).Encode(page)); err != nil {
+		t.Fatal(err)
+	}
+	e := plain(&call)
+	e.SetIndent("", "  ")
+	if err := e.Encode(calls[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		fmt.Fprintf(&journal, `{"lsn":%d,%s`+"\n", row.LSN, row.JSON[1:])
+	}
+	for name, want := range map[string]string{
+		"/runs/" + id + "/history": history.String(), "/runs/" + id + "/tools/1": call.String(),
+		"/threads/50 %25 c/json": thread.String(), "/journal/master": journal.String(),
+	} {
+		if got, err := os.ReadFile(r.mnt + name); err != nil || string(got) != want || want == "" {
+			t.Errorf("%s: %s, %v; the store answers %s", name, got, err, want)
+		}
+	}
+	if b, err := os.ReadFile(r.mnt + "/by-thread/50 %25 c/" + id + "/../../threads/50 %25 c/text"); err != nil || !bytes.Contains(b, []byte("user: please\n")) {
+		t.Errorf("the text is %.100q, %v", b, err)
 	}
 }
 

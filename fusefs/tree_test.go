@@ -67,10 +67,16 @@ func TestMountPassesTheStandardTest(t *testing.T) {
 	s.Put(ended, "100 %", runs.SourceNamed, nil)
 	s.Late(ended, `{"late":true}`)
 	s.Settle(ended, pattern(300))
+	s.Call(s.StartIn(viewtest.ID(3), "a/b"), "bash", `{}`, []byte(`"done"`))
+	s.Post("a/b", "hello")
+	s.Enrol("site:https://example.org")
+	s.Note("site:https://example.org", `{"type":"start"}`)
 	mnt, _ := mount(t, view.New(s, func() []byte { return []byte("serving\n") }))
 	id := "runs/" + viewtest.ID(2)
 	err := fstest.TestFS(os.DirFS(mnt), "status", id+"/log", id+"/record", id+"/late", id+"/payload",
-		id+"/payloads/big", id+"/payloads/100 %25", "by-day/2026-03-01/"+viewtest.ID(1))
+		id+"/payloads/big", id+"/payloads/100 %25", "by-day/2026-03-01/"+viewtest.ID(1),
+		id+"/history", "runs/"+viewtest.ID(3)+"/tools/1", "by-thread/a%2Fb/"+viewtest.ID(3), "by-phase/terminal/"+viewtest.ID(2),
+		"threads/a%2Fb/text", "threads/a%2Fb/json", "journal/site:https:%2F%2Fexample.org")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +122,7 @@ func TestMountShowsWhatTheViewShows(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || seen < 18 {
+	if err != nil || seen < 50 {
 		t.Errorf("saw %d files: %v", seen, err)
 	}
 }
@@ -138,7 +144,7 @@ func TestToolsAgreeWithTheSource(t *testing.T) {
 		{run(t, "readlink", "-f", mnt+"/by-day/2026-03-01/"+viewtest.ID(1)), live + "\n"},
 		{run(t, "cat", mnt+"/by-day/2026-03-01/"+viewtest.ID(1)+"/payloads/plan.txt"), "first this, then that\n"},
 		{run(t, "cat", mnt+"/status"), "serving\n"},
-		{run(t, "sh", "-c", "find "+mnt+" -type f | wc -l | tr -d ' '"), "10\n"},
+		{run(t, "sh", "-c", "find "+mnt+" -type f | wc -l | tr -d ' '"), "318\n"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %.200q, want %.200q", c.got, c.want)
@@ -357,7 +363,7 @@ func TestDamageIsAnErrorForTheFileThatIsHit(t *testing.T) {
 	if _, err := os.Stat(runDir(mnt, 2) + "/payload"); !isErrno(err, syscall.EIO) {
 		t.Errorf("a payload that cannot be found: %v", err)
 	}
-	if names, err := os.ReadDir(runDir(mnt, 2)); err != nil || len(names) != 5 {
+	if names, err := os.ReadDir(runDir(mnt, 2)); err != nil || len(names) != 7 {
 		t.Errorf("listed %v, %v", names, err)
 	}
 	if srv.Stats().Failures == 0 {

@@ -53,12 +53,9 @@ func (x *index) applyOf(b *batch, lsn uint64, pos wal.Position, of map[uint32]bo
 			err = x.applyAdmission(e, lsn, b.stamp.at, at)
 			changed |= ChangedAdmitted
 		case kindRecord:
-			var sealed bool
-			sealed, err = x.applyRecord(c, i, e, at)
-			changed |= ChangedRecord
-			if sealed {
-				changed |= ChangedSealed
-			}
+			var kinds ChangeKinds
+			kinds, err = x.applyRecord(c, i, e, at, b.stamp.at)
+			changed |= kinds
 		case kindRow:
 			r := b.stamp.find(e.run)
 			err = x.applyRow(c, i, e, pos, seqs[r], b.stamp.at)
@@ -153,6 +150,7 @@ func (x *index) applyAdmission(e entry, lsn uint64, at int64, where place) error
 	c, i := x.admit(e.run, a)
 	c.admission[i], c.started[i], c.heartbeat[i] = lsn, at, at
 	x.setPhase(e.run, Running)
+	x.phased = max(x.phased, at)
 	x.recentOf(e.run).admission = where
 	if a.keyed {
 		x.starts.add(a.key, e.run)
@@ -160,10 +158,10 @@ func (x *index) applyAdmission(e entry, lsn uint64, at int64, where place) error
 	return nil
 }
 
-func (x *index) applyRecord(c *columns, i int, e entry, at place) (sealed bool, err error) {
+func (x *index) applyRecord(c *columns, i int, e entry, where place, at int64) (changed ChangeKinds, err error) {
 	h, _, err := parseRecordHead(e)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	certain := c.revision[i]
 	if d := x.damaged[e.run]; d != nil && d.revision > 0 {
@@ -174,13 +172,20 @@ func (x *index) applyRecord(c *columns, i int, e entry, at place) (sealed bool, 
 		d.epoch = uint32(h.epoch)
 	}
 	if h.revision != uint64(certain)+1 || h.epoch < uint64(c.epoch[i]) {
-		return false, badBatch("it goes from revision %d to %d, epoch %d to %d", c.revision[i], h.revision, c.epoch[i], h.epoch)
+		return 0, badBatch("it goes from revision %d to %d, epoch %d to %d", c.revision[i], h.revision, c.epoch[i], h.epoch)
 	}
-	sealed = h.phase.sealed() && !c.phase[i].sealed()
-	c.revision[i], c.epoch[i], c.uid[i], c.record[i] = uint32(h.revision), uint32(h.epoch), h.uid, at
+	changed = ChangedRecord
+	if h.phase != c.phase[i] {
+		changed |= ChangedPhase
+		x.phased = max(x.phased, at)
+	}
+	if h.phase.sealed() && !c.phase[i].sealed() {
+		changed |= ChangedSealed
+	}
+	c.revision[i], c.epoch[i], c.uid[i], c.record[i] = uint32(h.revision), uint32(h.epoch), h.uid, where
 	x.setPhase(e.run, h.phase)
 	c.flags[i] = c.flags[i]&^recordFlags | h.flags
-	return sealed, nil
+	return changed, nil
 }
 
 func (x *index) applyRow(c *columns, i int, e entry, pos wal.Position, seq uint64, at int64) error {

@@ -273,6 +273,7 @@ func (x *index) load(r *tableRow) error {
 		x.setPhase(r.run, phase)
 	}
 	c.changed[i] = max(c.changed[i], r.changed)
+	x.phased = max(x.phased, r.changed)
 	if r.heartbeat != 0 {
 		c.heartbeat[i] = r.heartbeat
 	}

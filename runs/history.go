@@ -78,12 +78,12 @@ func (h *history) write(w io.Writer) error {
 
 // turns tells each call, in order.
 func (h *history) turns(fn func(projection.Turn) error) error {
-	pairs, err := projection.Fold(h.claims())
-	if err != nil {
+	l := historyLines{h: h}
+	if err := l.fold(); err != nil {
 		return err
 	}
-	for _, p := range pairs {
-		t, err := h.turn(p)
+	for i := range l.Len() {
+		t, err := l.turn(i)
 		if err != nil {
 			return err
 		}
@@ -91,10 +91,7 @@ func (h *history) turns(fn func(projection.Turn) error) error {
 			return err
 		}
 	}
-	if len(pairs) > 0 {
-		return nil
-	}
-	return h.foreignTurns(fn)
+	return nil
 }
 
 // walked is a walk of the log as a sequence of events.

@@ -3,6 +3,7 @@ package runs
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 
 	"durafs/projection"
 )
@@ -13,9 +14,9 @@ type rowPlace struct {
 	n  int // in the row
 }
 
-// foreignTurns tells the calls of a run whose agent logged them as rows.
-func (h *history) foreignTurns(fn func(projection.Turn) error) error {
-	pairs, err := projection.Fold(walked(func(emit func(projection.Event[string, rowPlace]) error) error {
+// foreignEvents are the calls of a run whose agent logged them as rows.
+func (h *history) foreignEvents() iter.Seq2[projection.Event[string, rowPlace], error] {
+	return walked(func(emit func(projection.Event[string, rowPlace]) error) error {
 		return h.store.walkPlaces(h.num, h.request.Upto, func(at entryPlace, _ *batch, e entry) error {
 			calls, err := h.foreignCalls(e)
 			for n, c := range calls {
@@ -25,29 +26,24 @@ func (h *history) foreignTurns(fn func(projection.Turn) error) error {
 			}
 			return err
 		})
-	}))
+	})
+}
+
+// foreignTurn is call i of them; row keeps what was read between calls.
+func (h *history) foreignTurn(row *foreignRow, i int, p projection.Pair[rowPlace]) (projection.Turn, error) {
+	c, err := row.call(h, p.Claim)
 	if err != nil {
-		return err
+		return projection.Turn{}, err
 	}
-	var row foreignRow
-	for i, p := range pairs {
-		c, err := row.call(h, p.Claim)
-		if err != nil {
-			return err
+	t := projection.Turn{Call: uint64(i + 1), CallID: c.ID, Name: c.Name, Arguments: c.Arguments}
+	if p.Settled {
+		if c, err = row.call(h, p.Outcome); err != nil {
+			return projection.Turn{}, err
 		}
-		t := projection.Turn{Call: uint64(i + 1), CallID: c.ID, Name: c.Name, Arguments: c.Arguments}
-		if p.Settled {
-			if c, err = row.call(h, p.Outcome); err != nil {
-				return err
-			}
-			shown := projection.Foreign(c.Result)
-			t.Result = &shown
-		}
-		if err := fn(t); err != nil {
-			return err
-		}
+		shown := projection.Foreign(c.Result)
+		t.Result = &shown
 	}
-	return nil
+	return t, nil
 }
 
 // foreignRow is the row that was read last: it often holds the next call too.

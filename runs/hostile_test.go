@@ -275,7 +275,7 @@ func TestSettingsAtLimit(t *testing.T) {
 	x := &settings{scopes: map[string]Grant{}, targets: map[string]Target{}, classes: map[string]Safety{}}
 	for i := range 10_000 {
 		name := fmt.Sprint("agent:", i)
-		x.scopes[name], x.targets[name], x.classes[fmt.Sprint(i)] = Grant{Scope: name}, Target{name, 1, true}, Mutating
+		x.scopes[name], x.targets[name], x.classes[fmt.Sprint(i)] = Grant{Scope: name}, Target{name, 1, true, uint32(i + 1)}, Mutating
 	}
 	w.s.acc.settings, w.s.index.settings = x, x
 	w.s.mu.Unlock()

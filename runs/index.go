@@ -20,6 +20,7 @@ type index struct {
 	newest  uint32   // highest number of a published run
 	byAdmit []uint32 // run numbers in the order of their admissions
 	counts  [phaseCount]int
+	phased  int64 // when a run last got into another phase, or later
 
 	text   text
 	ids    ids
@@ -43,7 +44,8 @@ type index struct {
 	bytes int64 // of all runs, as quota.go counts them
 
 	whole
-	threads map[string]*thread // by name
+	threads     map[string]*thread // by name
+	threadOrder threadOrder        // those that have messages
 
 	removed bool // a run that was loaded was removed; see endRestore
 

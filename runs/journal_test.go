@@ -108,7 +108,7 @@ func TestTargets(t *testing.T) {
 	wantCode(t, err, TargetNotEnrolled)
 	_, err = w.s.Enrol(ctx, Caller{UID: 7}, "agent:bob", true)
 	wantCode(t, err, NotOwner)
-	if got, err := w.s.Enrol(ctx, owner, "agent:bob", true); err != nil || got != (Target{"agent:bob", 1, true}) {
+	if got, err := w.s.Enrol(ctx, owner, "agent:bob", true); err != nil || got != (Target{Name: "agent:bob", Generation: 1, Enrolled: true}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	a := w.start(StartRequest{ID: "exec_a", Target: "agent:bob"})

@@ -231,7 +231,7 @@ func TestListen(t *testing.T) {
 	}{
 		{func(a *agent) { a.mustAppend(`{}`) }, ChangedLog},
 		{func(a *agent) { a.mustPut("p", "x") }, ChangedPayload},
-		{func(a *agent) { a.mustSettle("") }, ChangedLog | ChangedRecord | ChangedSealed},
+		{func(a *agent) { a.mustSettle("") }, ChangedLog | ChangedRecord | ChangedSealed | ChangedPhase},
 	} {
 		a := w.start(StartRequest{})
 		if want := ChangedAdmitted | ChangedRecord | ChangedLog; kinds != want {

@@ -347,6 +347,7 @@ const (
 	ChangedAdmitted // the run is new
 	ChangedSealed   // the log will not grow any more
 	ChangedRemoved  // the run is gone: its admission was undone
+	ChangedPhase    // the run is in another phase
 	ChangedDamaged  // something was found to be lost; the log may be another one
 	ChangedDeleted  // a payload was deleted
 )

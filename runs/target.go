@@ -17,6 +17,10 @@ type Target struct {
 	// admitted under another one does not reach the target any more.
 	Generation uint64 `json:"generation"`
 	Enrolled   bool   `json:"enrolled"`
+	// Number tells targets apart for as long as the store lasts: 1, 2, … in the
+	// order of their first enrolments, never reused; master has 0. It is what
+	// the mount makes an inode of, and no caller is told it.
+	Number uint32 `json:"number,omitempty"`
 }
 
 // ParseTarget checks the name of a target, agent:NAME, background:NAME,
@@ -89,12 +93,16 @@ func (s *Store) Enrol(ctx context.Context, c Caller, name string, enrolled bool)
 		}
 		now.Enrolled = enrolled
 		now.Generation++
+		if now.Number == 0 {
+			now.Number = uint32(len(x.targets)) + 1 // none is ever taken out
+		}
 		st := &setting{setTarget, name, mustJSON(now)}
 		if _, ok := x.targets[name]; ok {
 			return st, nil
 		}
 		return st, roomFor(len(x.targets), TargetsMax, "targets")
 	})
+	now.Number = 0
 	return now, err
 }
 
@@ -104,6 +112,15 @@ func (s *Store) Targets(c Caller) ([]Target, error) {
 	if !c.owns() {
 		return nil, refuse(NotOwner, "the targets are not this caller's to read")
 	}
+	targets := s.JournalTargets()
+	for i := range targets {
+		targets[i].Number = 0
+	}
+	return targets, nil
+}
+
+// JournalTargets lists what Targets does, with the targets' numbers.
+func (s *Store) JournalTargets() []Target {
 	s.mu.RLock()
 	x := s.index.settings
 	s.mu.RUnlock()
@@ -111,7 +128,18 @@ func (s *Store) Targets(c Caller) ([]Target, error) {
 	for _, k := range slices.Sorted(maps.Keys(x.targets)) {
 		targets = append(targets, x.targets[k])
 	}
-	return targets, nil
+	return targets
+}
+
+// JournalVersion changes with each change of a target's journal; 0 for one
+// that was never written.
+func (s *Store) JournalVersion(name string) uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if j := s.index.journals[name]; j != nil {
+		return j.version
+	}
+	return 0
 }
 
 // targetGone is why a run's journal rows go to master now: its target is not

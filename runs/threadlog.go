@@ -197,7 +197,9 @@ func (x *index) changeThread(v *threadEvent) {
 		again = c.flags[i]&flagThreaded != 0
 		c.flags[i] |= flagThreaded
 	}
+	first := t.number()
 	t.add(v.message, again)
+	x.threadOrder.renumber(v.name, first, t.number())
 }
 
 // forgetInThread takes the messages of a run out of a thread.
@@ -206,7 +208,10 @@ func (x *index) forgetInThread(name string, run uint32) {
 	if t == nil {
 		return
 	}
-	if t.remove(run); len(t.messages) == 0 && len(t.keys) == 0 {
+	first := t.number()
+	t.remove(run)
+	x.threadOrder.renumber(name, first, t.number())
+	if len(t.messages) == 0 && len(t.keys) == 0 {
 		delete(x.threads, name)
 	}
 }

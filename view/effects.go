@@ -31,7 +31,7 @@ func (v *View) Effects(c runs.Change, yield func(Effect)) {
 	r, ok := v.src.Info(c.Ref)
 	if !ok {
 		if c.Kinds&runs.ChangedRemoved != 0 { // its admission was undone
-			for _, n := range []Node{RunsDir, ByDayDir, RunDir(c.Ref), RecordFile(c.Ref), PayloadsDir(c.Ref)} {
+			for _, n := range []Node{RunsDir, ByDayDir, ByThreadDir, ByPhaseDir, RunDir(c.Ref), RecordFile(c.Ref), PayloadsDir(c.Ref)} {
 				attr(n)
 			}
 		}
@@ -41,6 +41,10 @@ func (v *View) Effects(c runs.Change, yield func(Effect)) {
 		attr(RunsDir)
 		attr(ByDayDir)
 		attr(dayDir(dayOf(r)))
+		attr(ByThreadDir)
+	}
+	if c.Kinds&(runs.ChangedAdmitted|runs.ChangedPhase|runs.ChangedDamaged) != 0 {
+		v.phaseEffects(c, r, yield)
 	}
 	if c.Kinds&runs.ChangedDamaged != 0 {
 		yield(Effect{What: StaleName, Node: RunDir(r.Ref), Name: runFiles[fileLog]})
@@ -65,10 +69,23 @@ func (v *View) Effects(c runs.Change, yield func(Effect)) {
 		yield(Effect{What: StaleName, Node: RunDir(r.Ref), Name: runFiles[fileLate]})
 	}
 	if c.Kinds&runs.ChangedSealed != 0 {
+		attr(HistoryFile(r.Ref)) // until then nobody remembers its size
 		yield(Effect{What: StaleData, Node: LogFile(r.Ref, r.Generation)})
 	}
 	attr(RecordFile(r.Ref))
 	attr(RunDir(r.Ref))
+}
+
+// phaseEffects tells that a run's link is in the directory of its phase now, and
+// not in any other; which one it has left nobody says.
+func (v *View) phaseEffects(c runs.Change, r runs.Run, yield func(Effect)) {
+	yield(Effect{What: StaleAttr, Node: ByPhaseDir})
+	for p := runs.Running; p <= runs.Terminal; p++ {
+		yield(Effect{What: StaleAttr, Node: PhaseDir(p)})
+		if p != r.Phase && c.Kinds&(runs.ChangedPhase|runs.ChangedDamaged) != 0 {
+			yield(Effect{What: StaleName, Node: PhaseDir(p), Name: r.ID})
+		}
+	}
 }
 
 // NegativeName tells whether a directory answers for the appearance of a name:

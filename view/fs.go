@@ -83,7 +83,7 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	var list []fs.DirEntry
 	err = f.v.ReadDir(a.Node, 0, true, func(e Entry) bool {
 		if f.has(e.Node) {
-			list = append(list, fs.FileInfoToDirEntry(fileInfo{e.Name, e.Attr}))
+			list = append(list, dirEntry{f.v, e})
 		}
 		return true
 	})
@@ -96,9 +96,9 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 
 // has tells whether a node is in the snapshot.
 func (f *FS) has(n Node) bool {
-	if n.Kind() == KindDay {
-		b, _ := f.v.days.bucket(f.v.src, n.day())
-		return len(b.refs) > 0 && b.refs[0] <= f.newest
+	if n.Kind() == KindGroup {
+		refs, _ := f.v.grouped(n)
+		return len(refs) > 0 && refs[0] <= f.newest
 	}
 	ref, ok := n.Run()
 	return !ok || ref <= f.newest
@@ -148,6 +148,29 @@ func (i fileInfo) IsDir() bool        { return i.Attr.Type.IsDir() }
 
 // Sys is the node's Attr.
 func (i fileInfo) Sys() any { return i.Attr }
+
+// dirEntry is an entry of a listing. What it was not listed with is asked for
+// when somebody wants it.
+type dirEntry struct {
+	v *View
+	e Entry
+}
+
+func (d dirEntry) Name() string      { return d.e.Name }
+func (d dirEntry) IsDir() bool       { return d.e.Node.Type().IsDir() }
+func (d dirEntry) Type() fs.FileMode { return d.e.Node.Type() }
+func (d dirEntry) String() string    { return fs.FormatDirEntry(d) }
+
+func (d dirEntry) Info() (fs.FileInfo, error) {
+	a := d.e.Attr
+	if a.Node == 0 {
+		var err error
+		if a, err = d.v.Attr(d.e.Node); err != nil {
+			return nil, pathError("stat", d.e.Name, err)
+		}
+	}
+	return fileInfo{d.e.Name, a}, nil
+}
 
 // openFile is an open file; Read, Seek and ReadAt are the section's.
 type openFile struct {

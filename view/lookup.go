@@ -11,8 +11,11 @@ func (v *View) Lookup(dir Node, name string) (Attr, error) {
 	if len(name) > NameBytesMax {
 		return Attr{}, ErrNameTooLong
 	}
-	if dir.Kind() == KindRun {
+	switch dir.Kind() {
+	case KindRun:
 		return v.lookupRun(dir, name)
+	case KindThread:
+		return v.lookupThread(dir, name)
 	}
 	n, err := v.child(dir, name)
 	if err != nil {
@@ -34,10 +37,18 @@ func (v *View) child(dir Node, name string) (Node, error) {
 		if day, ok := parseDay(name); ok {
 			return dayDir(day), nil
 		}
-	case dir.Kind() == KindDay:
-		return v.lookupDay(dir, name)
+	case dir == ByThreadDir:
+		return v.lookupGroup(name)
+	case dir == ByPhaseDir:
+		if p, ok := runs.ParsePhase(name); ok {
+			return PhaseDir(p), nil
+		}
+	case dir == ThreadsDir:
+		return v.lookupThreads(name)
+	case dir == JournalDir:
+		return v.lookupJournal(name)
 	}
-	return 0, ErrNotExist
+	return v.lookupLink(dir, name)
 }
 
 func lookupRoot(name string) (Node, error) {
@@ -56,17 +67,43 @@ var rootEntries = []struct {
 	{"runs", RunsDir},
 	{"by-day", ByDayDir},
 	{"status", StatusFile},
+	{"by-thread", ByThreadDir},
+	{"by-phase", ByPhaseDir},
+	{"threads", ThreadsDir},
+	{"journal", JournalDir},
 }
 
-func (v *View) lookupDay(dir Node, name string) (Node, error) {
+// lookupLink finds a run's link in a directory of links.
+func (v *View) lookupLink(dir Node, name string) (Node, error) {
 	ref, ok := v.src.Lookup(name)
 	if !ok {
 		return 0, ErrNotExist
 	}
-	if r, ok := v.src.Info(ref); !ok || dayOf(r) != dir.day() {
+	r, ok := v.src.Info(ref)
+	if !ok {
 		return 0, ErrNotExist
 	}
-	return dayLink(ref), nil
+	for _, n := range [...]Node{dayLink(ref), threadLink(ref), phaseLink(r)} {
+		if v.linkDir(n, r) == dir {
+			return n, nil
+		}
+	}
+	return 0, ErrNotExist
+}
+
+// linkDir is the directory that a link to r lies in; 0 where there is none.
+func (v *View) linkDir(n Node, r runs.Run) Node {
+	switch n {
+	case dayLink(r.Ref):
+		return dayDir(dayOf(r))
+	case phaseLink(r):
+		return PhaseDir(r.Phase)
+	case threadLink(r.Ref):
+		if g, ok := v.threadGroup(v.src.ThreadOf(r.Ref)); ok {
+			return g
+		}
+	}
+	return 0
 }
 
 // lookupRun finds a name in a run's directory or among its payloads.
@@ -82,7 +119,12 @@ func (v *View) lookupRun(dir Node, name string) (Attr, error) {
 		}
 		return payloadAttr(r.Ref, p), nil
 	}
-	for file := fileRecord; dir == RunDir(r.Ref) && file <= fileLate; file++ {
+	if dir == ToolsDir(r.Ref) {
+		if call, ok := parseNumber(name); ok && call <= FileMax {
+			return v.runAttr(Attr{Node: ToolFile(r.Ref, uint32(call))}, r)
+		}
+	}
+	for file := fileRecord; dir == RunDir(r.Ref) && file <= fileLast; file++ {
 		if runFiles[file] == name {
 			return v.runFile(r, uint32(file))
 		}
@@ -96,6 +138,8 @@ var runFiles = [...]string{
 	filePayload:  "payload",
 	filePayloads: "payloads",
 	fileLate:     "late",
+	fileHistory:  "history",
+	fileTools:    "tools",
 }
 
 // runFile is a file in a run's directory, as of now.
@@ -152,11 +196,30 @@ func (v *View) Parent(n Node) Node {
 		return RunDir(n.run())
 	case KindPayload:
 		return PayloadsDir(n.run()) // or the run's directory, for the terminal one
-	case KindDay:
+	case KindTool:
+		return ToolsDir(n.run())
+	case KindThread:
+		if n.threadFile() != threadDir {
+			return ThreadNode(n.lsn())
+		}
+		return ThreadsDir
+	case KindGroup:
+		if n.file() == groupThread {
+			return ByThreadDir
+		}
 		return ByDayDir
-	case KindDayLink:
+	case KindLink:
 		if r, ok := v.src.Info(n.run()); ok {
-			return dayDir(dayOf(r))
+			if dir := v.linkDir(n, r); dir != 0 {
+				return dir
+			}
+		}
+	case KindFixed:
+		if _, ok := phaseOf(n); ok {
+			return ByPhaseDir
+		}
+		if n.isJournal() {
+			return JournalDir
 		}
 	}
 	return Root

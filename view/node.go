@@ -18,6 +18,9 @@ import (
 // so a node means the same thing after a restart, two objects never share one
 // (as hashes would), and no table maps one to the other. The lane is for a
 // store of several logs. Kinds end at 7, so that a node is a positive int64.
+//
+// A thread is numbered by the LSN of its first message, which takes the place
+// of run number and most of file, a journal by the number of its target.
 type Node uint64
 
 // Kind is what a node's other fields mean.
@@ -30,8 +33,10 @@ const (
 	KindRun     Kind = 1 // a run's directory (file 0) or a file in it
 	KindLog     Kind = 2 // a run's log; file is its generation
 	KindPayload Kind = 3 // file is the payload's ordinal
-	KindDay     Kind = 4 // a directory in /by-day; run is the day since 1970
-	KindDayLink Kind = 5 // the link to a run in its day's directory
+	KindGroup   Kind = 4 // a directory of links; file says of which, see below
+	KindLink    Kind = 5 // a link to a run; file says in which directory
+	KindTool    Kind = 6 // a tool call of a run; file is its number
+	KindThread  Kind = 7 // a thread's directory, or a file in it
 )
 
 // The fixed nodes. Root is 1 as every kernel has it.
@@ -40,6 +45,20 @@ const (
 	RunsDir    Node = 2
 	ByDayDir   Node = 3
 	StatusFile Node = 4
+
+	ByThreadDir Node = 5
+	ByPhaseDir  Node = 6
+	ThreadsDir  Node = 7
+	JournalDir  Node = 8 // with 1 + a target's number as run: its journal
+)
+
+// Groups, by the file of KindGroup, and of the links in them by that of
+// KindLink. A phase's directory is one of the fixed nodes, since it has no run:
+// the phase's number as the run, and this as the file.
+const (
+	groupDay    = 0  // run is the day since 1970
+	groupThread = 1  // run is the first one of the thread that there is
+	groupPhase  = 16 // and the phase's number, in the file
 )
 
 // Numbers of the files in a run's directory; also their order in its listing.
@@ -50,6 +69,9 @@ const (
 	filePayload
 	filePayloads
 	fileLate
+	fileHistory
+	fileTools
+	fileLast = fileTools
 )
 
 const (
@@ -71,10 +93,14 @@ func (n Node) run() runs.Ref { return runs.Ref(n >> fileBits) }
 func (n Node) day() uint32   { return uint32(n >> fileBits) }
 func (n Node) file() uint32  { return uint32(n) & FileMax }
 
+// A thread's node has no lane: 56 bits of LSN, 4 of file.
+func (n Node) lsn() uint64        { return uint64(n) << 4 >> 8 }
+func (n Node) threadFile() uint32 { return uint32(n) & 15 }
+
 // Run tells the run that n belongs to, if it belongs to one.
 func (n Node) Run() (runs.Ref, bool) {
 	switch n.Kind() {
-	case KindRun, KindLog, KindPayload, KindDayLink:
+	case KindRun, KindLog, KindPayload, KindLink, KindTool:
 		return n.run(), true
 	}
 	return 0, false
@@ -84,16 +110,20 @@ func (n Node) Run() (runs.Ref, bool) {
 func (n Node) Type() fs.FileMode {
 	switch n.Kind() {
 	case KindFixed:
-		if n != StatusFile {
+		if n != StatusFile && !n.isJournal() {
 			return fs.ModeDir
 		}
 	case KindRun:
-		if f := n.file(); f == fileDir || f == filePayloads {
+		if f := n.file(); f == fileDir || f == filePayloads || f == fileTools {
 			return fs.ModeDir
 		}
-	case KindDay:
+	case KindGroup:
 		return fs.ModeDir
-	case KindDayLink:
+	case KindThread:
+		if n.threadFile() == threadDir {
+			return fs.ModeDir
+		}
+	case KindLink:
 		return fs.ModeSymlink
 	}
 	return 0
@@ -121,6 +151,40 @@ func PayloadFile(ref runs.Ref, ordinal uint32) Node {
 // LateFile is the file of a run's late writes.
 func LateFile(ref runs.Ref) Node { return node(KindRun, uint32(ref), fileLate) }
 
-func dayDir(day uint32) Node      { return node(KindDay, day, 0) }
-func dayLink(ref runs.Ref) Node   { return node(KindDayLink, uint32(ref), 0) }
-func ordinalFits(ord uint32) bool { return ord <= FileMax }
+// HistoryFile is the file of a run's history.
+func HistoryFile(ref runs.Ref) Node { return node(KindRun, uint32(ref), fileHistory) }
+
+// ToolsDir is the directory of a run's tool calls.
+func ToolsDir(ref runs.Ref) Node { return node(KindRun, uint32(ref), fileTools) }
+
+// ToolFile is a tool call of a run, by its number.
+func ToolFile(ref runs.Ref, call uint32) Node { return node(KindTool, uint32(ref), call) }
+
+// ThreadNode is the directory of a thread, by the thread's number.
+func ThreadNode(number uint64) Node { return threadNode(number, threadDir) }
+
+func threadNode(number uint64, file uint32) Node {
+	return Node(KindThread)<<60 | Node(number)<<8>>4 | Node(file)
+}
+
+// PhaseDir is the directory of the runs in a phase.
+func PhaseDir(p runs.Phase) Node { return node(KindFixed, 0, groupPhase+uint32(p)) }
+
+// phaseOf is the phase whose directory n is.
+func phaseOf(n Node) (runs.Phase, bool) {
+	p := runs.Phase(n - PhaseDir(runs.PhaseNone))
+	_, ok := runs.ParsePhase(p.String())
+	return p, ok && n == PhaseDir(p)
+}
+
+func journalFile(t runs.Target) Node { return node(KindFixed, t.Number+1, uint32(JournalDir)) }
+func (n Node) isJournal() bool {
+	return n.Kind() == KindFixed && n.file() == uint32(JournalDir) && n != JournalDir
+}
+
+func dayDir(day uint32) Node          { return node(KindGroup, day, groupDay) }
+func threadGroup(first runs.Ref) Node { return node(KindGroup, uint32(first), groupThread) }
+func dayLink(ref runs.Ref) Node       { return node(KindLink, uint32(ref), groupDay) }
+func threadLink(ref runs.Ref) Node    { return node(KindLink, uint32(ref), groupThread) }
+func phaseLink(r runs.Run) Node       { return node(KindLink, uint32(r.Ref), groupPhase+uint32(r.Phase)) }
+func ordinalFits(ord uint32) bool     { return ord <= FileMax }

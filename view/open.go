@@ -2,7 +2,6 @@ package view
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 
 	"durafs/runs"
@@ -18,17 +17,20 @@ type Handle interface {
 	Size() int64
 }
 
-// Open opens a file. A record and the status are seen as of this moment for as
-// long as the handle is held; a log grows under it, by whole rows.
+// Open opens a file. It is seen as of this moment for as long as the handle is
+// held, but for a log, and late writes, which grow under it by whole rows.
 func (v *View) Open(n Node) (Handle, error) {
 	if n.Type()&modeDir != 0 {
 		return nil, ErrIsDir
 	}
-	if n.Kind() == KindFixed {
-		if n != StatusFile {
+	switch n.Kind() {
+	case KindFixed:
+		return v.openFixed(n)
+	case KindThread:
+		if n.threadFile() > threadJSON {
 			return nil, ErrNotExist
 		}
-		return bytes.NewReader(v.status()), nil
+		return opened(v.threadFile(n))
 	}
 	r, err := v.info(n)
 	if err != nil {
@@ -37,6 +39,11 @@ func (v *View) Open(n Node) (Handle, error) {
 	switch {
 	case n == RecordFile(r.Ref):
 		text, err := v.record(r.Ref)
+		return bytes.NewReader(text), err
+	case n == HistoryFile(r.Ref):
+		return opened(v.history(r))
+	case n.Kind() == KindTool && n == ToolFile(r.Ref, n.file()):
+		text, err := v.call(r, n.file())
 		return bytes.NewReader(text), err
 	case n == LateFile(r.Ref) && r.LateBytes > 0:
 		return &growing{size: v.lateBytes(r.Ref), read: v.src.ReadLateAt, ref: r.Ref, replaced: func() bool { return false }}, nil
@@ -52,6 +59,27 @@ func (v *View) Open(n Node) (Handle, error) {
 		return v.openPayload(n, r)
 	}
 	return nil, ErrNotExist
+}
+
+// opened keeps a nil pointer from becoming a handle.
+func opened(r *rendered, err error) (Handle, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// openFixed opens the status or a journal.
+func (v *View) openFixed(n Node) (Handle, error) {
+	if n == StatusFile {
+		return bytes.NewReader(v.status()), nil
+	}
+	t, err := v.target(n)
+	if err != nil {
+		return nil, err
+	}
+	text, err := v.journal(t)
+	return bytes.NewReader(text), err
 }
 
 func (v *View) openPayload(n Node, r runs.Run) (Handle, error) {
@@ -72,14 +100,7 @@ func (v *View) record(ref runs.Ref) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(rec); err != nil { // and a newline
-		return nil, err
-	}
-	return b.Bytes(), nil
+	return indented(rec)
 }
 
 // growing is a file that gets longer: what it had stays as it was.

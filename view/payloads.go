@@ -93,11 +93,15 @@ type listKey struct {
 	revision   uint64
 }
 
+func listKeyOf(r runs.Run) listKey {
+	return listKey{r.Ref, r.Payloads, r.Deleted, r.Generation, r.Revision}
+}
+
 func (l *payloadLists) get(src Source, r runs.Run) ([]runs.PayloadInfo, error) {
 	if r.Payloads == 0 {
 		return nil, nil
 	}
-	key := listKey{r.Ref, r.Payloads, r.Deleted, r.Generation, r.Revision}
+	key := listKeyOf(r)
 	if list, ok := l.cached(key); ok {
 		return list, nil
 	}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"errors"
 	"slices"
 
 	"durafs/runs"
@@ -47,18 +48,41 @@ func (v *View) ReadDir(dir Node, after Cookie, attrs bool, yield func(Entry) boo
 		return l.runs()
 	case dir == ByDayDir:
 		return l.days()
-	case dir.Kind() == KindDay:
-		return l.day(dir.day())
+	case dir == ByThreadDir:
+		return l.byThread()
+	case dir == ByPhaseDir:
+		return l.byPhase()
+	case dir == ThreadsDir:
+		return l.threads()
+	case dir == JournalDir:
+		return l.journals()
+	case dir.Kind() == KindThread:
+		return l.thread(dir)
+	case dir.Kind() == KindGroup:
+		return l.group(dir)
+	case dir.Kind() == KindFixed:
+		return l.phase(dir)
 	}
 	r, err := v.info(dir)
 	if err != nil {
 		return err
 	}
-	if dir.file() == filePayloads {
+	switch dir {
+	case PayloadsDir(r.Ref):
 		return l.payloads(r)
+	case ToolsDir(r.Ref):
+		return l.tools(r)
+	case RunDir(r.Ref):
+		return l.run(r)
 	}
-	return l.run(r)
+	return ErrNotExist
 }
+
+// unasked leaves an entry without its attributes where they cost more than a
+// look at memory: whoever wants them asks about the entry.
+func unasked() (Attr, error) { return Attr{}, errUnasked }
+
+var errUnasked = errors.New("view: nobody asked yet")
 
 // lister lists one directory, from the entry with the number from.
 type lister struct {
@@ -112,41 +136,39 @@ func (l *lister) runs() error {
 }
 
 func (l *lister) days() error {
-	for _, day := range l.v.days.after(l.v.src, int64(l.from)-1) {
-		n := dayDir(day)
-		if !l.entry(uint64(day), dayName(day), n, func() (Attr, error) { return l.v.Attr(n) }) {
+	for _, g := range l.v.days.from(l.v.src, uint32(min(l.from, dayMax+1)), dayMax) {
+		n := dayDir(g.key)
+		if !l.entry(uint64(g.key), dayName(g.key), n, func() (Attr, error) { return l.v.Attr(n) }) {
 			break
 		}
 	}
 	return nil
 }
 
-func (l *lister) day(day uint32) error {
-	b, ok := l.v.days.bucket(l.v.src, day)
-	if !ok {
-		return ErrNotExist
+// group lists the runs of a day or of a thread.
+func (l *lister) group(dir Node) error {
+	refs, err := l.v.grouped(dir)
+	if err != nil {
+		return err
 	}
-	at, _ := slices.BinarySearch(b.refs, runs.Ref(min(l.from, 1<<runBits-1)))
-	for _, ref := range b.refs[at:] {
-		r, ok := l.v.src.Info(ref)
-		if !ok {
-			continue
-		}
-		n := dayLink(ref)
-		if !l.entry(uint64(ref), r.ID, n, func() (Attr, error) {
-			return l.v.runAttr(Attr{Node: n, Type: n.Type()}, r)
-		}) {
+	at, _ := slices.BinarySearch(refs, runs.Ref(min(l.from, 1<<runBits-1)))
+	for _, ref := range refs[at:] {
+		if r, ok := l.v.src.Info(ref); ok && !l.link(node(KindLink, uint32(ref), dir.file()), r) {
 			break
 		}
 	}
 	return nil
+}
+
+func (l *lister) link(n Node, r runs.Run) bool {
+	return l.entry(uint64(r.Ref), r.ID, n, func() (Attr, error) { return l.v.runAttr(Attr{Node: n, Type: n.Type()}, r) })
 }
 
 // run lists a run's directory. Which of the optional files there are is known
 // only with their attributes; those of the record cost its text, and are made
 // only if they are wanted.
 func (l *lister) run(r runs.Run) error {
-	for file := max(l.from, fileRecord); file <= fileLate; file++ {
+	for file := max(l.from, fileRecord); file <= fileLast; file++ {
 		n := runFileNode(r, uint32(file))
 		attr := func() (Attr, error) { return l.v.runFile(r, uint32(file)) }
 		if file == filePayload || file == fileLate {
@@ -158,6 +180,9 @@ func (l *lister) run(r runs.Run) error {
 				n = a.Node
 			}
 			attr = func() (Attr, error) { return a, err }
+		}
+		if file == fileHistory { // its size costs a walk of the log
+			attr = unasked
 		}
 		if !l.entry(file, runFiles[file], n, attr) {
 			break

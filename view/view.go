@@ -6,7 +6,14 @@
 //	          /payload          the terminal payload, absent until there is one
 //	          /payloads/<name>  every other payload that may be shown
 //	          /late             late writes, absent while there are none
+//	          /history          what a model sees of its calls, one line for each
+//	          /tools/<call>     claim and outcome of a call, JSON
 //	/by-day/<yyyy-mm-dd>/<id>   links into /runs, by the day of the start (UTC)
+//	/by-thread/<thread>/<id>    by the thread that the run's labels name
+//	/by-phase/<phase>/<id>      by the phase that the run is in now
+//	/threads/<thread>/text      a conversation for people
+//	                 /json      and for programs
+//	/journal/<target>           a target's journal, one line for each row
 //	/status                     what the daemon says of itself
 //
 // # The idea
@@ -43,6 +50,23 @@ type Source interface {
 	PayloadList(ref runs.Ref) ([]runs.PayloadInfo, error)
 	PayloadInfo(ref runs.Ref, name string) (runs.PayloadInfo, error)
 	OpenPayload(ref runs.Ref, name string) (runs.PayloadReader, error)
+
+	OpenHistory(ref runs.Ref) (runs.HistoryLines, error)
+	OpenCalls(ref runs.Ref) (runs.CallLog, error)
+
+	ThreadOf(ref runs.Ref) string
+	InPhase(p runs.Phase, from runs.Ref, limit int) []runs.Ref
+	PhasedAt() time.Time
+
+	ThreadByName(name string) (runs.ThreadHead, bool)
+	ThreadsFrom(number uint64, limit int) []runs.ThreadHead
+	OpenThread(name string) (runs.Conversation, bool)
+	ThreadLastAt(name string) time.Time
+
+	JournalTargets() []runs.Target
+	JournalVersion(target string) uint64
+	Journal(c runs.Caller, target string, after uint64) ([]runs.JournalRow, error)
+
 	Listen(fn func([]runs.Change))
 }
 
@@ -72,9 +96,17 @@ type View struct {
 	src    Source
 	status func() []byte
 
-	days     dayIndex
+	days     groups[uint32] // runs by the day of their start
+	threads  groups[string] // and by their thread
 	admitted admissions
 	lists    payloadLists
+
+	// What was worked out last; see memo.
+	histories   memo[momentKey, *rendered]
+	callLogs    memo[momentKey, runs.CallLog]
+	texts       memo[textKey, []byte]
+	threadTexts memo[threadKey, *rendered]
+	journals    memo[journalKey, []byte]
 
 	// watchers is replaced as a whole, so that the log's committer
 	// reads it without a lock.
@@ -89,7 +121,7 @@ func New(src Source, status func() []byte) *View {
 	if status == nil {
 		status = func() []byte { return nil }
 	}
-	v := &View{src: src, status: status}
+	v := &View{src: src, status: status, days: byDay(), threads: byThread(src)}
 	v.watchers.Store(new([]*watcher))
 	src.Listen(v.publish)
 	return v

@@ -22,6 +22,7 @@ type Store struct {
 	ids    map[string]runs.Ref
 	listen func([]runs.Change)
 	now    time.Time
+	more   more // calls, threads, journals
 
 	// Fail, where set before use, is asked before each read of a payload or a
 	// log, and before a payload is found by name, with the run and the
@@ -34,6 +35,8 @@ type run struct {
 	log, late []byte
 	infos     []runs.PayloadInfo
 	bodies    map[string][]byte
+	thread    string
+	calls     []runs.Call
 }
 
 var _ view.Source = (*Store)(nil)
@@ -55,12 +58,12 @@ func (s *Store) SetTime(now time.Time) {
 }
 
 // Start admits a run.
-func (s *Store) Start(id string) runs.Ref {
-	s.mu.Lock()
-	ref := runs.Ref(len(s.runs))
-	s.runs = append(s.runs, nil)
-	s.mu.Unlock()
-	s.StartAt(ref, id)
+func (s *Store) Start(id string) runs.Ref { return s.StartIn(id, "") }
+
+// StartIn admits a run of a thread.
+func (s *Store) StartIn(id, thread string) runs.Ref {
+	ref := s.Reserve()
+	s.startAt(ref, id, thread)
 	return ref
 }
 
@@ -73,9 +76,11 @@ func (s *Store) Reserve() runs.Ref {
 }
 
 // StartAt admits a run under a number that was reserved.
-func (s *Store) StartAt(ref runs.Ref, id string) {
+func (s *Store) StartAt(ref runs.Ref, id string) { s.startAt(ref, id, "") }
+
+func (s *Store) startAt(ref runs.Ref, id, thread string) {
 	s.mu.Lock()
-	r := &run{bodies: map[string][]byte{}}
+	r := &run{bodies: map[string][]byte{}, thread: thread}
 	r.Ref, r.ID, r.Phase, r.StartedAt = ref, id, runs.Running, s.now
 	s.runs[ref], s.ids[id] = r, ref
 	s.mu.Unlock()
@@ -161,7 +166,7 @@ func (s *Store) put(r *run, name string, source runs.Source, body []byte) {
 
 // Settle ends a run, with a terminal payload unless it is nil.
 func (s *Store) Settle(ref runs.Ref, payload []byte) {
-	kinds := runs.ChangedRecord | runs.ChangedSealed
+	kinds := runs.ChangedRecord | runs.ChangedSealed | runs.ChangedPhase
 	if payload != nil {
 		kinds |= runs.ChangedPayload
 	}
@@ -171,6 +176,11 @@ func (s *Store) Settle(ref runs.Ref, payload []byte) {
 		}
 		r.Phase = runs.Terminal
 	})
+}
+
+// Move gets a run into another phase.
+func (s *Store) Move(ref runs.Ref, p runs.Phase) {
+	s.change(ref, runs.ChangedRecord|runs.ChangedPhase, func(r *run) { r.Phase = p })
 }
 
 // ReplaceLog gives a run a log of the next generation.
@@ -229,18 +239,11 @@ func (s *Store) Record(ref runs.Ref) (*runs.Record, error) {
 		return nil, &runs.Refusal{Code: runs.UnknownRun, Detail: "no such run"}
 	}
 	return &runs.Record{
-		ID: r.ID, Phase: phaseName(r.Phase), Revision: r.Revision,
+		ID: r.ID, Phase: r.Phase.String(), Revision: r.Revision,
 		StartedAt: r.StartedAt, ChangedAt: r.ChangedAt, HeartbeatAt: r.ChangedAt,
 		Preview: "say <hello> & wait", LateRows: r.LateRows,
 		Log: runs.LogInfo{Rows: r.Rows, Bytes: r.LogBytes, LastSeq: r.LastSeq},
 	}, nil
-}
-
-func phaseName(p runs.Phase) string {
-	if p == runs.Terminal {
-		return "terminal"
-	}
-	return "running"
 }
 
 // ReadLogAt implements view.Source.
