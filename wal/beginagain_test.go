@@ -5,13 +5,16 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"durafs/internal/vfs"
+	"durafs/internal/vfs/simdisk"
 )
 
 // TestBeginIsNotTriedAgain: where the quota is met by the very rename that makes
 // the new manifest count, what is carried on was replayed. It is not replayed a
 // second time into the same state; the next open finds all of it.
 func TestBeginIsNotTriedAgain(t *testing.T) {
-	disk := newSimDisk(1)
+	disk := newDisk()
 	o := testOptions(disk, "/wal")
 	bodies := numbered(1, 6, 200)
 	l, _, _, _ := mustOpen(t, o)
@@ -19,13 +22,13 @@ func TestBeginIsNotTriedAgain(t *testing.T) {
 	waitFor(t, func() bool { return l.space.ballast.Held() }) // which a second try would use
 	crash(l)                                                  // the last group is carried on
 	failed := false
-	disk.onCall = func(_ int, op, name string) simFault {
-		if op == "rename" && strings.HasSuffix(name, "MANIFEST-A") && !failed {
+	disk.SetFault(func(_ int, c vfs.Call) *simdisk.Fault {
+		if c.Op == vfs.OpRename && strings.HasSuffix(c.To, "MANIFEST-A") && !failed {
 			failed = true
-			return simFault{err: syscall.EDQUOT}
+			return &simdisk.Fault{Err: syscall.EDQUOT}
 		}
-		return simFault{}
-	}
+		return nil
+	})
 	last := uint64(0)
 	l, _, err := Open(ctx, o, func(f Frame) error {
 		if f.LSN != last+1 {
@@ -41,7 +44,7 @@ func TestBeginIsNotTriedAgain(t *testing.T) {
 	if !failed || !errors.Is(err, syscall.EDQUOT) {
 		t.Fatalf("failed %v: %v", failed, err)
 	}
-	disk.onCall = nil
+	disk.SetFault(nil)
 	l, _, frames, _ := mustOpen(t, o)
 	checkBodies(t, frames, bodies)
 	mustClose(t, l)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"durafs/internal/vfs"
+	"durafs/internal/vfs/simdisk"
 	"durafs/segment"
 )
 
@@ -21,9 +22,9 @@ type mark struct {
 }
 
 // handmade is a disk with a log whose live segments have these frames.
-func handmade(t *testing.T, segments ...[]mark) (*simDisk, Options) {
+func handmade(t *testing.T, segments ...[]mark) (*simdisk.Disk, Options) {
 	t.Helper()
-	disk := newSimDisk(1)
+	disk := newDisk()
 	o := testOptions(disk, "/wal")
 	l, _, _, _ := mustOpen(t, o)
 	mustClose(t, l) // leaves an empty manifest
@@ -50,8 +51,7 @@ func handmade(t *testing.T, segments ...[]mark) (*simDisk, Options) {
 				clear(b[at:])
 			}
 		}
-		b = resized(b, e.Size)
-		disk.names["/wal/"+segmentName(e.ID)] = &simFile{now: b, kept: b, shared: true}
+		put(disk, "/wal/"+segmentName(e.ID), append(b, make([]byte, e.Size-int64(len(b)))...))
 		state.segments[e.ID] = e
 		state.high.Segment = e.ID
 	}
@@ -160,28 +160,17 @@ func TestTornOrRotten(t *testing.T) {
 }
 
 // contents lists names and checksums of all files.
-func contents(d *simDisk) []string {
+func contents(d *simdisk.Disk) []string {
 	var list []string
-	for n, f := range d.names {
-		list = append(list, fmt.Sprintf("%s %d %x", n, len(f.now), Checksum(f.now)))
+	for _, n := range filesOf(d) {
+		b := bytesOf(d, n)
+		list = append(list, fmt.Sprintf("%s %d %x", n, len(b), Checksum(b)))
 	}
-	slices.Sort(list)
 	return list
 }
 
-// change edits the bytes of a file as if the disk had.
-func change(t *testing.T, d *simDisk, name string, edit func([]byte) []byte) {
-	t.Helper()
-	f := d.names[name]
-	if f == nil {
-		t.Fatalf("no %s among %s", name, d.dump())
-	}
-	f.now = edit(slices.Clone(f.now))
-	f.kept, f.shared = f.now, true
-}
-
 // wantDamage opens and verifies a log that has lost something.
-func wantDamage(t *testing.T, d *simDisk, file string) *DamageError {
+func wantDamage(t *testing.T, d *simdisk.Disk, file string) *DamageError {
 	t.Helper()
 	var damage *DamageError
 	if _, _, err := Open(ctx, testOptions(d, "/wal"), func(Frame) error { return nil }); !errors.As(err, &damage) {
@@ -197,9 +186,9 @@ func wantDamage(t *testing.T, d *simDisk, file string) *DamageError {
 }
 
 // written is a disk with a log of several sealed segments that was closed.
-func written(t *testing.T) *simDisk {
+func written(t *testing.T) *simdisk.Disk {
 	t.Helper()
-	disk := newSimDisk(3)
+	disk := newDisk()
 	l, _, _, _ := mustOpen(t, testOptions(disk, "/wal"))
 	mustAppend(t, l, numbered(1, 60, 900)...)
 	mustClose(t, l)
@@ -223,9 +212,9 @@ func TestSealedDamage(t *testing.T) {
 			case edit != nil:
 				change(t, disk, "/wal/"+second, edit)
 			case name == "missing":
-				delete(disk.names, "/wal/"+second)
+				lose(disk, "/wal/"+second)
 			default:
-				disk.names["/wal/"+second] = disk.names["/wal/0000000003.seg"]
+				put(disk, "/wal/"+second, bytesOf(disk, "/wal/0000000003.seg"))
 			}
 			d := wantDamage(t, disk, second)
 			if name == "missing" && !errors.Is(d, fs.ErrNotExist) {
@@ -319,8 +308,7 @@ func TestManifestDamage(t *testing.T) {
 		}
 	}
 	disk := written(t)
-	delete(disk.names, "/wal/MANIFEST-A")
-	delete(disk.names, "/wal/MANIFEST-B")
+	lose(disk, "/wal/MANIFEST-A", "/wal/MANIFEST-B")
 	wantDamage(t, disk, "MANIFEST-A")
 }
 
@@ -328,13 +316,12 @@ func TestManifestDamage(t *testing.T) {
 // the log has.
 func TestUnlisted(t *testing.T) {
 	disk := written(t)
-	spare := &simFile{now: make([]byte, 100)}
-	disk.names["/wal/spare-0000000099.seg"] = spare
-	disk.names["/wal/MANIFEST-A.tmp"] = &simFile{now: []byte("x")}
+	put(disk, "/wal/spare-0000000099.seg", make([]byte, 100))
+	put(disk, "/wal/MANIFEST-A.tmp", []byte("x"))
 	h := segment.Header{Kind: segment.LogFile, StoreID: [16]byte{1, 2, 3}, ID: 50, Salt: 4}
 	fh := segment.FrameHeader{Kind: segment.Batch, LSN: 61, Durable: 60, Count: 1}
 	leftover := segment.AppendFrame(h.Marshal(), &fh, segment.NewKey(4), 4096, []byte("never acknowledged"))
-	disk.names["/wal/0000000050.seg"] = &simFile{now: leftover, kept: leftover, shared: true}
+	put(disk, "/wal/0000000050.seg", leftover)
 	l, _, frames, _ := mustOpen(t, testOptions(disk, "/wal"))
 	checkBodies(t, frames, numbered(1, 60, 900))
 	if id := l.writer.seg.id; id != 51 {
@@ -342,17 +329,17 @@ func TestUnlisted(t *testing.T) {
 	}
 	mustClose(t, l)
 	for _, n := range []string{"/wal/spare-0000000099.seg", "/wal/MANIFEST-A.tmp", "/wal/0000000050.seg"} {
-		if disk.names[n] != nil {
+		if isThere(disk, n) {
 			t.Errorf("%s is still there", n)
 		}
 	}
 	h.ID, fh.Durable, fh.LSN = 90, 65, 66
 	witness := segment.AppendFrame(h.Marshal(), &fh, segment.NewKey(4), 4096, []byte("the manifest went back"))
-	disk.names["/wal/0000000090.seg"] = &simFile{now: witness, kept: witness, shared: true}
+	put(disk, "/wal/0000000090.seg", witness)
 	if _, _, err := Open(ctx, testOptions(disk, "/wal"), func(Frame) error { return nil }); err == nil {
 		t.Error("opened in spite of a witness")
 	}
-	if disk.names["/wal/0000000090.seg"] == nil {
+	if !isThere(disk, "/wal/0000000090.seg") {
 		t.Error("the witness was removed")
 	}
 }

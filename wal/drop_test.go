@@ -42,7 +42,7 @@ func fillSegments(t *testing.T, l *Log, from, n int) (bodies []string) {
 // What is dropped is gone, its files are used again with what stands in them,
 // and the log goes on, over opens and crashes.
 func TestDropRecycles(t *testing.T) {
-	disk := newSimDisk(1)
+	disk := newDisk()
 	o := testOptions(disk, "/wal")
 	l, _, _, _ := mustOpen(t, o)
 	bodies := fillSegments(t, l, 1, 3)
@@ -94,7 +94,7 @@ func TestDropRecycles(t *testing.T) {
 // other: what stands behind it from before is nothing to either.
 func TestRecycledTornOrRotten(t *testing.T) {
 	for _, rot := range []bool{false, true} {
-		disk := newSimDisk(1)
+		disk := newDisk()
 		o := testOptions(disk, "/wal")
 		l, _, _, _ := mustOpen(t, o)
 		n := len(fillSegments(t, l, 1, 3))
@@ -179,7 +179,7 @@ func TestDropOfWhatOthersHave(t *testing.T) {
 
 // Drop waits for who reads, and later readers are told.
 func TestDropWaitsForReaders(t *testing.T) {
-	l, _, _, _ := mustOpen(t, testOptions(newSimDisk(1), "/wal"))
+	l, _, _, _ := mustOpen(t, testOptions(newDisk(), "/wal"))
 	fillSegments(t, l, 1, 1)
 	seg := (*l.files.table.Load())[0]
 	if _, err := l.files.acquire(seg); err != nil {
@@ -200,7 +200,7 @@ func TestDropWaitsForReaders(t *testing.T) {
 
 // What is not sealed, and what stands behind it, is not dropped.
 func TestDropBounds(t *testing.T) {
-	l, _, _, _ := mustOpen(t, testOptions(newSimDisk(1), "/wal"))
+	l, _, _, _ := mustOpen(t, testOptions(newDisk(), "/wal"))
 	if n, err := l.Drop(math.MaxUint32); n != 0 || err != nil {
 		t.Errorf("Drop of a new log: %d, %v", n, err)
 	}

@@ -455,7 +455,7 @@ func (f *failing) Derive(seg uint32, batches Batches, w *FooterWriter) error {
 // A group that was refused may stand in its segment all the same; the manifest
 // told where that ends. Without it the segment behind tells.
 func TestRebuildBehindARefusedGroup(t *testing.T) {
-	faulty := vfs.NewFaulty(newSimDisk(1))
+	faulty := vfs.NewFaulty(newDisk())
 	o := testOptions(faulty, "/wal")
 	l, _, _, _ := mustOpen(t, o)
 	mustAppend(t, l, "1")

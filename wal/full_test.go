@@ -173,7 +173,7 @@ func TestOpenKeepsWhatItCarries(t *testing.T) {
 // either; and writes work again when there is space.
 func TestWriteWithoutSpace(t *testing.T) {
 	for _, manifestToo := range []bool{false, true} {
-		faulty := vfs.NewFaulty(newSimDisk(1))
+		faulty := vfs.NewFaulty(newDisk())
 		o := testOptions(faulty, "/wal")
 		l, _, _, _ := mustOpen(t, o)
 		mustAppend(t, l, "1")
@@ -208,7 +208,7 @@ func TestWriteWithoutSpace(t *testing.T) {
 
 // Close does not wait for space that does not come.
 func TestCloseWithoutSpace(t *testing.T) {
-	faulty := vfs.NewFaulty(newSimDisk(1))
+	faulty := vfs.NewFaulty(newDisk())
 	o := testOptions(faulty, "/wal")
 	l, _, _, _ := mustOpen(t, o)
 	mustAppend(t, l, "1")

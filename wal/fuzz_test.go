@@ -53,11 +53,11 @@ func FuzzManifestFrame(f *testing.F) {
 // FuzzLog: a log of arbitrary bytes is verified, opened to be read only and
 // read, whatever they are.
 func FuzzLog(f *testing.F) {
-	disk := newSimDisk(1)
+	disk := newDisk()
 	l, _, _, _ := mustOpen(f, testOptions(disk, "/wal"))
 	mustAppend(f, l, numbered(1, 8, 60)...)
 	crash(l)
-	man, seg := disk.names["/wal/MANIFEST-A"].now, disk.names["/wal/0000000001.seg"].now
+	man, seg := bytesOf(disk, "/wal/MANIFEST-A"), bytesOf(disk, "/wal/0000000001.seg")
 	f.Add(man[:writtenBytes(man)], seg[:writtenBytes(seg)], 0, byte(0))
 	f.Add(man[:writtenBytes(man)], seg[:writtenBytes(seg)], 4200, byte(1))
 	f.Add([]byte{}, seg[:writtenBytes(seg)], 4160, byte(0x80))
@@ -69,11 +69,10 @@ func FuzzLog(f *testing.F) {
 			seg = bytes.Clone(seg)
 			seg[at] ^= flip
 		}
-		disk := newSimDisk(2)
-		disk.names["/wal"] = &simFile{dir: true}
-		for name, b := range map[string][]byte{"/wal/MANIFEST-A": man, "/wal/0000000001.seg": seg} {
-			disk.names[name] = &simFile{now: b, kept: b, shared: true}
-		}
+		disk := newDisk()
+		must0(disk.Mkdir("/wal"))
+		put(disk, "/wal/MANIFEST-A", man)
+		put(disk, "/wal/0000000001.seg", seg)
 		Verify(ctx, disk, "/wal", nil, func(Finding) {})
 		o := testOptions(disk, "/wal")
 		o.ReadOnly, o.Damaged = errors.New("fuzz"), func(*DamageError) error { return nil }

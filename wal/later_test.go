@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"testing"
@@ -82,12 +83,12 @@ func appendToManifest(t *testing.T, b, payload []byte) []byte {
 		t.Fatal(err)
 	}
 	key := segment.NewKey(h.Salt)
-	read := func(p []byte, off int64) (int, error) { return readSim(b, p, off) }
-	w := segment.NewWalker(read, key, segment.HeaderBytes, int64(len(b)), 0)
+	w := segment.NewWalker(bytes.NewReader(b).ReadAt, key, segment.HeaderBytes, int64(len(b)), 0)
 	w.FreeStart()
 	for err == nil {
 		_, err = w.Next()
 	}
 	fh := segment.FrameHeader{Kind: segment.Manifest, LSN: w.LSN + 1, Durable: w.LSN, Count: 1, Prev: w.Prev}
-	return putAt(b, segment.AppendFrame(nil, &fh, key, w.Offset(), payload), w.Offset())
+	frame := segment.AppendFrame(nil, &fh, key, w.Offset(), payload)
+	return append(append(bytes.Clone(b[:w.Offset()]), frame...), b[min(int64(len(b)), w.Offset()+int64(len(frame))):]...)
 }

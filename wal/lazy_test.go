@@ -16,7 +16,7 @@ func lazily(l *Log, body string) Ticket {
 func inBubble(t *testing.T, change func(*Options), test func(*testing.T, *Log, *recorder)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o := testOptions(newSimDisk(1), "/wal")
+		o := testOptions(newDisk(), "/wal")
 		if change != nil {
 			change(&o)
 		}

@@ -3,13 +3,13 @@ package wal
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"durafs/internal/vfs"
+	"durafs/internal/vfs/simdisk"
 	"durafs/segment"
 )
 
@@ -62,9 +62,9 @@ func runBatch(n int) *Batch {
 // rotting is a log of some batches, each of another run: sealed segments, and a
 // tail as a killed process left it, in which two batches stand behind all that
 // is looked at.
-func rotting(t *testing.T) (disk *simDisk, o Options, batches int) {
+func rotting(t *testing.T) (disk *simdisk.Disk, o Options, batches int) {
 	t.Helper()
-	disk = newSimDisk(5)
+	disk = newDisk()
 	o = testOptions(disk, "/wal")
 	appendRuns := func(l *Log, from, to int) {
 		for n := from; n <= to; n++ {
@@ -97,12 +97,11 @@ func TestRotAnywhere(t *testing.T) {
 	whole, o, n := rotting(t)
 	r := &rotTest{t: t, whole: whole, o: o, n: uint64(n)}
 	r.places()
-	for _, name := range slices.Sorted(maps.Keys(whole.names)) {
-		f := whole.names[name]
-		if f.dir || strings.Contains(name, "spare") {
+	for _, name := range filesOf(whole) {
+		if strings.Contains(name, "spare") {
 			continue
 		}
-		end := writtenBytes(f.now)
+		end := writtenBytes(bytesOf(whole, name))
 		for at := 0; at < end; at++ {
 			if header := at < segment.HeaderBytes; header && at%17 != 0 || !header && at%stride != 0 {
 				continue
@@ -136,7 +135,7 @@ const rotStride = 7
 
 type rotTest struct {
 	t     *testing.T
-	whole *simDisk
+	whole *simdisk.Disk
 	o     Options
 	n     uint64
 
@@ -177,12 +176,9 @@ func (r *rotTest) excused(lsn uint64) bool {
 }
 
 func (r *rotTest) edit(what, name string, edit func([]byte) []byte) {
-	r.whole.mu.Lock()
-	disk := r.whole.clone()
-	r.whole.mu.Unlock()
+	disk := r.whole.Clone()
 	if edit == nil {
-		delete(disk.names, name)
-		delete(disk.kept, name)
+		lose(disk, name)
 	} else {
 		change(r.t, disk, name, edit)
 	}
@@ -193,22 +189,19 @@ func (r *rotTest) edit(what, name string, edit func([]byte) []byte) {
 // swaps exchanges the contents of each two neighbouring segments.
 func (r *rotTest) swaps() {
 	var names []string
-	for name := range r.whole.names {
+	for _, name := range filesOf(r.whole) {
 		if strings.HasSuffix(name, ".seg") && !strings.Contains(name, "spare") {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
 	for i := range len(names) - 1 {
-		r.whole.mu.Lock()
-		disk := r.whole.clone()
-		r.whole.mu.Unlock()
-		disk.names[names[i]], disk.names[names[i+1]] = disk.names[names[i+1]], disk.names[names[i]]
+		disk := r.whole.Clone()
+		disk.Damage(simdisk.Damage{Kind: simdisk.RotSwapped, File: names[i], Other: names[i+1]})
 		r.judge("swapped "+names[i], disk)
 	}
 }
 
-func (r *rotTest) judge(what string, disk *simDisk) {
+func (r *rotTest) judge(what string, disk *simdisk.Disk) {
 	t := r.t
 	t.Helper()
 	r.states++
@@ -346,11 +339,9 @@ func TestUnreadableSector(t *testing.T) {
 	whole, o, n := rotting(t)
 	r := &rotTest{t: t, whole: whole, o: o, n: uint64(n)}
 	for _, name := range []string{"/wal/0000000001.seg", "/wal/0000000003.seg"} {
-		end := writtenBytes(whole.names[name].now)
+		end := writtenBytes(bytesOf(whole, name))
 		for at := int64(0); at < int64(end)+8192; at += 4096 {
-			whole.mu.Lock()
-			disk := whole.clone()
-			whole.mu.Unlock()
+			disk := whole.Clone()
 			o := r.o
 			o.FS = vfs.Hooked(disk, func(c vfs.Call, do func(int64) error) error {
 				if c.Op&(vfs.OpRead|vfs.OpReadUncached) != 0 && c.Name == name && c.Off < at+4096 && c.Off+c.Len > at {

@@ -18,7 +18,7 @@ import (
 func TestSealOverUnreadable(t *testing.T) {
 	for what, at := range map[string]int64{"a payload": 2 * 4096, "the header of the file": 0} {
 		t.Run(what, func(t *testing.T) {
-			disk := newSimDisk(1)
+			disk := newDisk()
 			var bad atomic.Bool
 			o := testOptions(vfs.Hooked(disk, func(c vfs.Call, do func(int64) error) error {
 				reads := c.Op&(vfs.OpRead|vfs.OpReadUncached) != 0

@@ -89,7 +89,7 @@ func (g *gate) waiting() {
 
 func gated(t *testing.T, change func(*Options)) (*gate, *Log, *recorder) {
 	t.Helper()
-	g := newGate(newSimDisk(1))
+	g := newGate(newDisk())
 	o := testOptions(g, "/wal")
 	o.SegmentBytesMax = 0 // no rolls, unless asked for
 	if change != nil {
@@ -246,7 +246,7 @@ func TestWriteRefused(t *testing.T) {
 // Without space for the next segment ordinary batches are refused, reserved
 // ones use what is left, and both go on by themselves when space is back.
 func TestNoSpace(t *testing.T) {
-	faulty := vfs.NewFaulty(newSimDisk(1))
+	faulty := vfs.NewFaulty(newDisk())
 	o := testOptions(faulty, "/wal")
 	l, _, _, _ := mustOpen(t, o)
 	mustAppend(t, l, "1")
@@ -423,7 +423,7 @@ func TestCloseDrains(t *testing.T) {
 
 // Many writers: LSNs are dense, published in order, each answered once it is.
 func TestManyWriters(t *testing.T) {
-	o := testOptions(newSimDisk(1), "/wal")
+	o := testOptions(newDisk(), "/wal")
 	o.SegmentBytesMax = 64 << 10
 	l, state, _, _ := mustOpen(t, o)
 	const writers, each = 32, 40
@@ -478,7 +478,7 @@ func mustOpenCrash(t *testing.T, o Options) (*Log, *recorder, []Frame, Recovery)
 }
 
 func TestPacks(t *testing.T) {
-	o := testOptions(newSimDisk(1), "/wal")
+	o := testOptions(newDisk(), "/wal")
 	l, _, _, _ := mustOpen(t, o)
 	a, b := Pack{Seq: 1, Nonce: 11}, Pack{Seq: 2, Nonce: 22}
 	if err := errors.Join(l.AddPack(a), l.AddPack(b)); err != nil {

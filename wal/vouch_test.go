@@ -39,7 +39,7 @@ func TestQuietVouches(t *testing.T) {
 // write in flight before.
 func TestRotOfTheLastGroup(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
-		disk := newSimDisk(1)
+		disk := newDisk()
 		o := testOptions(disk, "/wal")
 		o.QuietAfter = time.Millisecond
 		if !quiet {
@@ -78,7 +78,7 @@ func TestRotOfTheLastGroup(t *testing.T) {
 func TestPadding(t *testing.T) {
 	const block = 4096
 	for _, rounds := range []int{1, 2, 7} {
-		disk := newSimDisk(1)
+		disk := newDisk()
 		o := testOptions(disk, "/wal")
 		o.PadBytes = block
 		var want []string
@@ -104,7 +104,7 @@ func TestPadding(t *testing.T) {
 			t.Errorf("Verify: %+v, %v", sum, err)
 		}
 	}
-	o := testOptions(newSimDisk(1), "/wal")
+	o := testOptions(newDisk(), "/wal")
 	for _, n := range []int64{-1, 3, 8192} {
 		o.PadBytes = n
 		if _, _, err := Open(ctx, o, func(Frame) error { return nil }); err == nil {

@@ -14,13 +14,23 @@ import (
 func init() { plant = func(n int) { mutant.Use(mutant.Name(n)) } }
 
 // mustBeFound are the faults that a real file system shows in a few lives. Of
-// the others some need what a real kernel never does; the simulated disk has
-// those.
-var mustBeFound = map[mutant.Name]bool{}
+// the others most need what a real kernel never does, or rot; the simulated disk
+// has those.
+var mustBeFound = map[mutant.Name]bool{
+	mutant.NoDirSyncAfterRename: true,
+	mutant.AckBeforeBarrier:     true,
+	mutant.SyncRetried:          true,
+	mutant.ManifestNotSynced:    true,
+	mutant.ListedAfterFrames:    true,
+	mutant.ChunkNotSynced:       true,
+	mutant.CacheTrusted:         true,
+	mutant.DurableIsAccepted:    true,
+	mutant.NewestPublished:      true,
+}
 
 const (
 	mutantLives  = 2
-	mutantRounds = 3
+	mutantRounds = 5
 )
 
 // TestMutants plants each fault, and lets both layers look for it: what they

@@ -187,7 +187,7 @@ const (
 
 func rowOf(run, name string) string {
 	size := 200 * (1 + int(name[0]%4))
-	if name[0]%2 == 0 {
+	if name[0]%2 == 1 {
 		size += 10 << 10 // several blocks, of which some lie between others
 	}
 	return fmt.Sprintf(`{%s%s, number %s","pad":"%s"}`, rowMark, run, name, strings.Repeat("x", size))
