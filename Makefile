@@ -63,6 +63,7 @@ crash:
 
 mutants:
 	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutants$$' ./bench/crash
+	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutants$$' ./bench/crash/blockdev
 
 fmt:
 	gofmt -w $$(git ls-files '*.go')

@@ -4,39 +4,31 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 
 	"durafs/internal/vfs"
+	"durafs/internal/vfs/simdisk"
 )
 
 // One call fails while the store opens, each in turn: either it does not open,
 // or what was acknowledged can be read; and the next open is as if nothing had
 // been.
 func TestEveryCallFailsAtOpen(t *testing.T) {
-	l := &fakeLedger{}
-	o := faultOptions(t, l, memDir(t), vfs.OS)
-	s := open(t, o)
+	disk, l := simdisk.New(simdisk.Options{}), &fakeLedger{}
+	s := open(t, faultOptions(t, l, "/", disk))
 	s.opts.Ledger = &refusing{fakeLedger: l} // so that several packs stay open
-	acked, datas := map[ID]Ref{}, map[ID][]byte{}
+	acked, datas := []Ref{}, map[ID][]byte{}
 	for i, n := range []int{20_000, 50_000, 30_000} {
 		data := noise(uint64(300+i), n)
 		ref := mustPut(t, s, data)
-		acked[ref.ID], datas[ref.ID] = ref, data
+		acked, datas[ref.ID] = append(acked, ref), data
 	}
 	mustPut(t, s, noise(400, 20_000)) // to be cut off
 	kill(s)
-	image := crashState{files: map[string][]byte{}, ledger: l.packs, high: l.high, acked: slices.Collect(maps.Values(acked))}
-	names, _ := filepath.Glob(filepath.Join(o.Dir, "*"))
-	for _, n := range names {
-		image.files[filepath.Base(n)], _ = os.ReadFile(n)
-	}
-	if len(names) < 2 {
-		t.Fatalf("packs: %v", names)
+	image := left{disk, l.packs, l.high, acked}
+	if names, err := disk.ReadDir("/"); err != nil || len(names) < 2 {
+		t.Fatalf("packs: %v, %v", names, err)
 	}
 	calls := image.openWith(t, datas, vfs.Fault{})
 	if calls < 20 {
@@ -55,22 +47,22 @@ func TestEveryCallFailsAtOpen(t *testing.T) {
 	}
 }
 
-func (st crashState) openWith(t *testing.T, datas map[ID][]byte, fault vfs.Fault) (calls int) {
+// openWith opens a copy of what is left with a fault, and then without.
+func (c *left) openWith(t *testing.T, datas map[ID][]byte, fault vfs.Fault) (calls int) {
 	t.Helper()
 	name := fmt.Sprintf("%v %v call %d", fault.Err, fault.Mode, fault.Nth)
-	dir, l := st.lay(t)
-	fsys := vfs.NewFaulty(vfs.OS)
+	disk, l := c.disk.Clone(), c.ledger()
+	fsys := vfs.NewFaulty(disk)
 	if fault.Err != nil {
 		fsys.Inject(fault)
 	}
-	o := faultOptions(t, l, dir, fsys)
-	o.Used = used(st.acked...)
-	o.SeqAfter = l.high
+	o := faultOptions(t, l, "/", fsys)
+	o.Used, o.SeqAfter = used(c.acked...), l.high
 	s, rec, err := Open(ctx0, o)
 	calls = fsys.Count(vfs.OpAll)
 	if err == nil {
 		fsys.Clear()
-		for _, ref := range st.acked {
+		for _, ref := range c.acked {
 			got, err := readAll(s, ref)
 			var named *DamageError
 			if errors.As(err, &named) && len(rec.Damage) > 0 {
@@ -83,18 +75,19 @@ func (st crashState) openWith(t *testing.T, datas map[ID][]byte, fault vfs.Fault
 		s.Close()
 	}
 	fsys.Clear()
-	s, rec = reopen(t, o, st.acked...)
+	s, rec = reopen(t, o, c.acked...)
 	if len(rec.Damage)+len(rec.Missing)+len(rec.Orphans) > 0 {
 		t.Fatalf("%s: recovery %+v", name, rec)
 	}
-	for _, ref := range st.acked {
+	for _, ref := range c.acked {
 		wantBytes(t, s, ref, datas[ref.ID])
 	}
 	if err := s.Close(); err != nil {
 		t.Fatalf("%s: close: %v", name, err)
 	}
-	if found := verify(t, dir, l.packs, true); len(found) > 0 {
-		t.Fatalf("%s: verify: %v", name, found)
+	_, err = Verify(ctx0, disk, "/", l.packs, true, nil, func(f Finding) { t.Fatalf("%s: verify: %v", name, f) })
+	if err != nil {
+		t.Fatalf("%s: verify: %v", name, err)
 	}
 	return calls
 }
