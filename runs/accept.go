@@ -155,6 +155,9 @@ func (s *Store) locked(step func(lsn uint64) wal.Decision) func(lsn uint64) wal.
 	return func(lsn uint64) wal.Decision {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if s.over {
+			return wal.Decision{Err: wal.ErrClosed}
+		}
 		return step(lsn)
 	}
 }

@@ -314,7 +314,7 @@ func TestFootersSayTheSame(t *testing.T) {
 func (w *world) checkFooters() (wrong []wal.Finding) {
 	w.t.Helper()
 	var c FooterCheck
-	err := wal.VerifyFooters(ctx, w.fs, filepath.Join(w.dir, "wal"), c.Segment, func(f wal.Finding) { wrong = append(wrong, f) })
+	err := wal.VerifyFooters(ctx, w.fs, filepath.Join(w.dir, "wal"), 0, c.Segment, func(f wal.Finding) { wrong = append(wrong, f) })
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -80,6 +80,9 @@ type Store struct {
 	// numbers is the highest run number given, published or not.
 	numbers atomic.Uint32
 
+	// over is set when nothing is accepted any more; mu guards it.
+	over bool
+
 	waiting waiting
 	duty    duty
 	feed    feed

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"durafs/wal"
 )
 
 // FormatVersion is the version of the store's format that this build writes.
@@ -29,10 +31,36 @@ type config struct {
 	Store         uuid.UUID `json:"store"`
 	Key           hexBytes  `json:"key"`
 	CreatedAt     time.Time `json:"created_at"`
+	// Reset is what a reset left: nil for a store that never had one.
+	Reset *resetMark `json:"reset,omitempty"`
 	// CRC32C is of the file's JSON with this field empty: a key with a
 	// flipped bit would else silently void every token.
 	CRC32C string `json:"crc32c"`
 }
+
+// resetMark are the numbers that the store before this one, in the same
+// directory, had given: none of them is given again.
+type resetMark struct {
+	// Emptying: what is in the directories may be the former store's, and goes
+	// when the store is opened.
+	Emptying bool   `json:"emptying"`
+	Segment  uint32 `json:"segment"`
+	Pack     uint32 `json:"pack"`
+	LSN      uint64 `json:"lsn"`
+	Run      uint32 `json:"run"`
+	Thread   uint32 `json:"thread"`
+	Target   uint32 `json:"target"`
+}
+
+// began are the numbers that the log begins behind.
+func (c config) began() (h wal.HighWater) {
+	if r := c.Reset; r != nil {
+		h = wal.HighWater{Segment: r.Segment, Pack: r.Pack, LSN: r.LSN, Numbers: wal.Numbers{Run: r.Run, Thread: r.Thread, Target: r.Target}}
+	}
+	return h
+}
+
+func (c config) emptying() bool { return c.Reset != nil && c.Reset.Emptying }
 
 // hexBytes is written as lower-case hexadecimal digits.
 type hexBytes []byte

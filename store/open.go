@@ -73,8 +73,14 @@ func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, fs: opt.FS, clock: opt.Clock, lock: lock}
-	err = s.open(ctx, opt)
+	return openLocked(ctx, dir, opt, lock, begin)
+}
+
+// openLocked opens the store whose lock is held, and gives the lock back when
+// that fails.
+func openLocked(ctx context.Context, dir string, opt Options, lock io.Closer, begin time.Duration) (*Store, error) {
+	s := &Store{dir: dir, fs: opt.FS, clock: opt.Clock, lock: lock, options: opt}
+	err := s.open(ctx, opt)
 	if s.canBeRead(err) {
 		err = s.openReadOnly(ctx, opt, err)
 	}
@@ -92,15 +98,24 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 		return err
 	}
 	if exists {
-		s.config, err = readConfig(s.fs, s.dir, configName)
-		err = errors.Join(err, ensureDirectories(s.fs, s.dir))
+		// It syncs the directory too. A reset whose own sync failed may have left
+		// either store.json: what is read after a sync that did not fail is there
+		// to stay.
+		if err = ensureDirectories(s.fs, s.dir); err == nil {
+			s.config, err = readConfig(s.fs, s.dir, configName)
+		}
 	} else {
 		s.config, err = beginCreation(s.fs, s.dir, s.clock)
 	}
 	if err != nil {
 		return err
 	}
-	s.recovery.Created = !exists
+	s.recovery.Created = !exists || s.config.emptying()
+	if s.config.emptying() {
+		if err := empty(s.fs, s.dir); err != nil {
+			return err
+		}
+	}
 	if err := emptyTmp(s.fs, s.dir); err != nil {
 		return err
 	}
@@ -125,7 +140,7 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 func (s *Store) openLog(ctx context.Context, opt Options) error {
 	log, found, err := wal.Open(ctx, wal.Options{
 		FS: s.fs, Dir: filepath.Join(s.dir, walName), StoreID: s.config.Store,
-		Clock: s.clock, Log: opt.Log, OnBarrier: s.onBarrier(opt.OnBarrier), Existing: !s.recovery.Created,
+		Clock: s.clock, Log: opt.Log, OnBarrier: s.onBarrier(opt.OnBarrier), Existing: !s.recovery.Created, Begin: s.config.began(),
 		LazyMax: opt.BeatWait, PadBytes: opt.LogPadBytes, BallastBytes: opt.BallastBytes,
 		SegmentBytesMax: opt.SegmentBytesMax, SpaceRetryMax: opt.SpaceRetryMax, Derived: s.runs,
 		Damaged: s.lost, ReadOnly: s.readOnly,
@@ -135,7 +150,10 @@ func (s *Store) openLog(ctx context.Context, opt Options) error {
 	}
 	s.log = log
 	s.recovery.addLog(found)
-	if s.recovery.Created {
+	switch {
+	case s.config.emptying():
+		return s.endReset()
+	case s.recovery.Created:
 		return endCreation(s.fs, s.dir)
 	}
 	return nil

@@ -76,10 +76,14 @@ type Store struct {
 	recovery Recovery
 	readOnly error // why the store is open for reading only, nil if it is not
 	lock     io.Closer
+	options  Options // that it was opened with
 }
 
 // Dir is the store's directory, absolute.
 func (s *Store) Dir() string { return s.dir }
+
+// ID is the store's uuid. A reset gives it another one.
+func (s *Store) ID() string { return s.config.Store.String() }
 
 // Runs is the domain.
 func (s *Store) Runs() *runs.Store { return s.runs }

@@ -99,6 +99,11 @@ type verifier struct {
 	harmed []Finding
 	// named are the batches whose references were reported.
 	named map[batchPlace]bool
+	// began is the LSN that the log began behind.
+	began uint64
+	// emptying: a reset has come as far as its commit point, and the next open
+	// removes what is there.
+	emptying bool
 }
 
 func (v *verifier) run(ctx context.Context) error {
@@ -107,7 +112,7 @@ func (v *verifier) run(ctx context.Context) error {
 
 func (v *verifier) check(ctx context.Context) error {
 	v.progress(configName)
-	if err := v.config(); err != nil {
+	if err := v.config(); err != nil || v.emptying {
 		return err
 	}
 	v.progress("the log")
@@ -145,7 +150,7 @@ func (v *verifier) log(ctx context.Context) ([]cas.Pack, error) {
 // footers has what the log's footers say worked out again.
 func (v *verifier) footers(ctx context.Context) error {
 	var check runs.FooterCheck
-	return wal.VerifyFooters(ctx, v.opt.FS, filepath.Join(v.dir, walName), check.Segment, func(f wal.Finding) {
+	return wal.VerifyFooters(ctx, v.opt.FS, filepath.Join(v.dir, walName), v.began, check.Segment, func(f wal.Finding) {
 		v.add(Finding{File: v.name(walName, f.File), Offset: f.Offset, Reason: f.Reason})
 	})
 }
@@ -229,7 +234,8 @@ type reference struct {
 
 // config checks store.json. Without it nothing else can be judged.
 func (v *verifier) config() error {
-	_, err := readConfig(v.opt.FS, v.dir, configName)
+	c, err := readConfig(v.opt.FS, v.dir, configName)
+	v.began, v.emptying = c.began().LSN, c.emptying()
 	var damaged *ConfigError
 	switch {
 	case errors.As(err, &damaged):

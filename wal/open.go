@@ -226,7 +226,9 @@ func (r *recovery) loadManifest() error {
 		return &DamageError{File: manifestNames[0], Reason: "both copies of the manifest are missing, and so is the log"}
 	}
 	r.rec.Created = true
-	return r.man.rewrite(newManifestState())
+	r.old.high = r.opts.Begin
+	r.old.high.Dropped = r.opts.Begin.LSN // as if they had been here
+	return r.man.rewrite(r.old.clone())
 }
 
 // segmentID tells the id in the name of a segment.

@@ -43,6 +43,10 @@ type Options struct {
 	// Existing says that there is a log: where the directory has none, it was
 	// lost, and Open makes no new one but returns *DamageError.
 	Existing bool
+	// Begin are the highest numbers that were given before this log: where there
+	// is none yet, the new one begins behind them. The zero value is a log that
+	// begins from nothing.
+	Begin HighWater
 	// Damaged, if not nil, is told of batches that were durable and are lost,
 	// among the calls of replay, in the order of LSNs; its error is Open's.
 	// Each has the run that it harms, except where the log is opened to be

@@ -17,8 +17,9 @@ type FooterCheck func(seg uint32, first bool, sections Sections, batches Batches
 // VerifyFooters has the sections of all footers checked by their owner, who can
 // work them out again, and reports what is wrong with them. It writes nothing,
 // and may run beside an open log. What Verify finds it does not report again,
-// and where a footer or the manifest cannot be read it says nothing.
-func VerifyFooters(ctx context.Context, fsys vfs.FS, dir string, check FooterCheck, report func(Finding)) error {
+// and where a footer or the manifest cannot be read it says nothing. began is
+// the LSN that the log began behind: Options.Begin.
+func VerifyFooters(ctx context.Context, fsys vfs.FS, dir string, began uint64, check FooterCheck, report func(Finding)) error {
 	storeID, err := storeIDOf(fsys, dir)
 	if err != nil {
 		return nil
@@ -29,7 +30,7 @@ func VerifyFooters(ctx context.Context, fsys vfs.FS, dir string, check FooterChe
 	}
 	table := newFiles(fsys, func(name string) string { return filepath.Join(dir, name) })
 	defer table.close()
-	begins := m.state.high.Dropped == 0
+	begins := m.state.high.Dropped == began
 	for _, e := range m.state.sortedSegments() {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -75,6 +75,10 @@ type Options struct {
 	Healthy func() error
 	// Metrics answers GET /metrics; nil for none.
 	Metrics http.Handler
+	// Reset empties the store, and returns when the next one is there; nil where
+	// that is not offered. The server is shut down meanwhile, but for the request
+	// that asked.
+	Reset func(ctx context.Context, c runs.Caller, r ResetRequest) (ResetDone, error)
 	// OwnerUIDs are owners on the control socket besides the daemon's own uid
 	// and root.
 	OwnerUIDs []uint32

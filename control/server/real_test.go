@@ -44,8 +44,19 @@ func (d *realDaemon) open() {
 		Runs:    s.Runs(),
 		Status:  func() any { return s.Status() },
 		Healthy: s.Healthy,
+		Reset:   resetExample,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "durafs_up 1\n") }),
 	})
+}
+
+// resetExample is a daemon's answer to a reset of the store of the description's
+// examples; internal/daemon has the real one.
+func resetExample(_ context.Context, _ runs.Caller, r ResetRequest) (ResetDone, error) {
+	const store = "5a3c1d0e-0000-4000-8000-000000000000"
+	if r.Store != store {
+		return ResetDone{}, &runs.Refusal{Code: runs.RevisionMismatch, Field: "store", Detail: "this is another store"}
+	}
+	return ResetDone{Store: "b", Former: store, BootID: "c", Runs: 2, Active: 1, LSN: 9}, nil
 }
 
 func (d *realDaemon) close() {

@@ -11,23 +11,23 @@
 // link to them, and a mount that an earlier daemon left behind are only ever
 // replaced by whoever holds it.
 //
+// What a daemon has open is a life. Mostly there is one; a reset ends it and
+// begins the next, on the same sockets and under the same lock.
+//
 // Goroutines, in Serve: one per socket that is served, one that does what runs
 // are due as time passes, one that finds what sinks are to be told and one for
-// each that is being told; the packages below list their own.
+// each that is being told; during a reset, one that ends the former serving; the
+// packages below list their own.
 package daemon
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"sync/atomic"
 	"time"
 
-	"durafs/control/server"
-	"durafs/fusefs"
 	"durafs/internal/clock"
 	"durafs/store"
 )
@@ -82,30 +82,26 @@ type Daemon struct {
 	config  Config
 	log     *slog.Logger
 	clock   clock.Clock
-	store   *store.Store
-	server  *server.Server
 	metrics *metrics
-	mount   *fusefs.Server // nil: none
 	// mountDir is where the mount is now, for the status: that is asked for
 	// through the mount too, from when it is there, before Mount has returned
 	// its resolved name. "" for no mount, and when it was taken away.
 	mountDir atomic.Pointer[string]
-	control  *net.UnixListener
-	agent    *net.UnixListener
 	group    int           // of the sockets; noGroup for none
 	link     string        // "" for none
 	opened   time.Duration // boot time
 	started  time.Time
 
-	// undo holds what to close when opening fails half-way, newest last.
-	undo []func() error
+	// life is what is open; a reset replaces it.
+	life   atomic.Pointer[life]
+	resets chan resetAsk
 }
 
 // Open opens the store and makes sockets and mount. When it fails, nothing is
 // left behind but the store. Errors that a user can do something about say
 // what.
-func Open(ctx context.Context, c Config) (_ *Daemon, err error) {
-	d := &Daemon{config: c, log: c.Log, clock: c.Clock}
+func Open(ctx context.Context, c Config) (*Daemon, error) {
+	d := &Daemon{config: c, log: c.Log, clock: c.Clock, resets: make(chan resetAsk)}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -114,21 +110,22 @@ func Open(ctx context.Context, c Config) (_ *Daemon, err error) {
 	}
 	d.opened, d.started = d.clock.Boot(), d.clock.Now()
 	d.metrics = newMetrics(d)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.unwind())
-		}
-	}()
 	if err := d.resolve(); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{d.openStore, d.makeServer, d.openMount, d.listen, d.makeLink} {
+	l := d.newLife()
+	for _, step := range []func(context.Context) error{l.openStore, l.makeServer, l.openMount, l.listen} {
 		if err := step(ctx); err != nil {
-			return nil, err
+			return nil, errors.Join(err, l.unwind())
 		}
 	}
+	d.life.Store(l)
+	d.makeLink()
 	return d, nil
 }
+
+// now is what is open now.
+func (d *Daemon) now() *life { return d.life.Load() }
 
 // resolve makes the configured paths absolute: they are told to others, and
 // must not depend on where this process runs.
@@ -157,115 +154,24 @@ func (d *Daemon) resolve() error {
 	return checkOverlap(d.config.Store, d.config.Mount)
 }
 
-func (d *Daemon) openStore(ctx context.Context) error {
-	s, err := store.Open(ctx, d.config.Store, store.Options{
-		Clock: d.clock, Log: d.log,
-		UnsafeFilesystem: d.config.UnsafeFilesystem,
-		LogPadBytes:      d.config.LogPadBytes,
-		RunBytesMax:      d.config.RunBytesMax,
-		StoreBytesMax:    d.config.StoreBytesMax,
-		OnBarrier:        d.metrics.barrier,
-		Sinks:            sinkNames(d.config.Sinks),
-		SinkAttempts:     d.config.SinkAttempts,
-	})
-	if err != nil {
-		return err
-	}
-	d.store = s
-	d.undo = append(d.undo, func() error { return s.Close(context.Background()) })
-	return nil
-}
-
-func (d *Daemon) makeServer(context.Context) error {
-	d.server = server.New(server.Options{
-		Runs:      d.store.Runs(),
-		Status:    func() any { return d.Status() },
-		Healthy:   d.store.Healthy,
-		Metrics:   d.metrics.handler(),
-		OwnerUIDs: d.config.OwnerUIDs,
-		Log:       d.log,
-	})
-	return nil
-}
-
 // Config is the configuration, with what was filled in.
 func (d *Daemon) Config() Config { return d.config }
 
 // Log is where the daemon says what it does.
 func (d *Daemon) Log() *slog.Logger { return d.log }
 
-// Store is the open store.
-func (d *Daemon) Store() *store.Store { return d.store }
+// Store is the open store. A reset of it makes it another one.
+func (d *Daemon) Store() *store.Store { return d.now().store }
 
 // Serve answers until ctx ends; then it finishes what is on its way, unmounts,
 // and closes the store. It returns nil when all of that went well, and the
-// store's error when it was failing before.
+// store's error when it was failing before. When the store is reset, it serves
+// the next one in its place.
 func (d *Daemon) Serve(ctx context.Context) error {
-	failed := make(chan error, 2)
-	go func() { failed <- d.serve(d.control, server.Control) }()
-	go func() { failed <- d.serve(d.agent, server.Agent) }()
-	var err error
-	running := 2
-	attended := d.attend()
-	told := d.tellSinks()
-	unmounted := d.mountDone()
-	for waiting := true; waiting; {
-		select {
-		case <-ctx.Done():
-			waiting = false
-		case err = <-failed:
-			running--
-			waiting = false
-		case <-unmounted:
-			d.log.Warn("the mount was taken away; the store is served on", "mount", d.config.Mount)
-			d.mountDir.Store(new(string))
-			unmounted = nil
+	for {
+		next, err := d.now().serve(ctx)
+		if next == nil {
+			return errors.Join(d.unlink(), err)
 		}
 	}
-	err = errors.Join(err, d.stop())
-	attended()
-	told()
-	for range running {
-		err = errors.Join(err, <-failed)
-	}
-	return errors.Join(err, d.unwind())
-}
-
-// attend begins to end leases and what else is due as time passes, and returns
-// how to end that.
-func (d *Daemon) attend() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); d.store.Runs().Attend(ctx) }()
-	return func() { cancel(); <-ended }
-}
-
-func (d *Daemon) serve(l net.Listener, kind server.Socket) error {
-	if err := d.server.Serve(l, kind); err != nil {
-		return fmt.Errorf("serving %s: %w", l.Addr(), err)
-	}
-	return nil
-}
-
-// stop ends the serving: nothing new is accepted, what is on its way is
-// finished, as far as it does not take too long.
-func (d *Daemon) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	d.store.Runs().Hurry() // what waits for a projection is not to keep the server
-	if err := d.server.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return nil
-}
-
-// unwind closes what was opened, newest first.
-func (d *Daemon) unwind() error {
-	var errs []error
-	for len(d.undo) > 0 {
-		last := len(d.undo) - 1
-		errs = append(errs, d.undo[last]())
-		d.undo = d.undo[:last]
-	}
-	return errors.Join(errs...)
 }

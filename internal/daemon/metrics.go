@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"durafs/fusefs"
 	"durafs/store"
 )
 
@@ -54,37 +55,45 @@ func (m *metrics) barrier(b store.Barrier) {
 }
 
 func (m *metrics) serverMetrics(d *Daemon) {
-	m.counter("durafs_requests_total", "Requests answered.", func() float64 { return float64(d.server.Stats().Requests) })
-	m.counter("durafs_requests_refused_total", "Requests answered with 4xx.", func() float64 { return float64(d.server.Stats().Refused) })
-	m.counter("durafs_requests_failed_total", "Requests answered with 5xx.", func() float64 { return float64(d.server.Stats().Failed) })
-	m.counter("durafs_request_panics_total", "Handlers that panicked.", func() float64 { return float64(d.server.Stats().Panics) })
-	m.counter("durafs_connections_cut_total", "Clients cut off for being too slow.", func() float64 { return float64(d.server.Stats().Cut) })
-	m.counter("durafs_rows_total", "Rows acknowledged.", func() float64 { return float64(d.server.Stats().Rows) })
-	m.gauge("durafs_requests_open", "Requests being answered.", func() float64 { return float64(d.server.Stats().OpenRequests) })
-	m.gauge("durafs_connections_open", "Open connections.", func() float64 { return float64(d.server.Stats().OpenConnections) })
+	m.counter("durafs_requests_total", "Requests answered.", func() float64 { return float64(d.now().server.Stats().Requests) })
+	m.counter("durafs_requests_refused_total", "Requests answered with 4xx.", func() float64 { return float64(d.now().server.Stats().Refused) })
+	m.counter("durafs_requests_failed_total", "Requests answered with 5xx.", func() float64 { return float64(d.now().server.Stats().Failed) })
+	m.counter("durafs_request_panics_total", "Handlers that panicked.", func() float64 { return float64(d.now().server.Stats().Panics) })
+	m.counter("durafs_connections_cut_total", "Clients cut off for being too slow.", func() float64 { return float64(d.now().server.Stats().Cut) })
+	m.counter("durafs_rows_total", "Rows acknowledged.", func() float64 { return float64(d.now().server.Stats().Rows) })
+	m.gauge("durafs_requests_open", "Requests being answered.", func() float64 { return float64(d.now().server.Stats().OpenRequests) })
+	m.gauge("durafs_connections_open", "Open connections.", func() float64 { return float64(d.now().server.Stats().OpenConnections) })
 }
 
 func (m *metrics) mountMetrics(d *Daemon) {
 	if d.config.Mount == "" {
 		return
 	}
-	m.counter("durafs_mount_requests_total", "Requests of the kernel that were handled.", func() float64 { return float64(d.mount.Stats().Requests) })
-	m.counter("durafs_mount_failures_total", "Requests of the kernel answered with EIO.", func() float64 { return float64(d.mount.Stats().Failures) })
-	m.counter("durafs_mount_panics_total", "Handlers of the mount that panicked.", func() float64 { return float64(d.mount.Stats().Panics) })
-	m.counter("durafs_mount_notifications_total", "Changes that the kernel was told of.", func() float64 { return float64(d.mount.Stats().Notifications) })
-	m.counter("durafs_mount_overflows_total", "Changes that were too many to tell the kernel of.", func() float64 { return float64(d.mount.Stats().Overflows) })
-	m.gauge("durafs_mount_handles_open", "Open files of the mount that hold something.", func() float64 { return float64(d.mount.Stats().Handles) })
+	m.counter("durafs_mount_requests_total", "Requests of the kernel that were handled.", func() float64 { return float64(d.now().mountStats().Requests) })
+	m.counter("durafs_mount_failures_total", "Requests of the kernel answered with EIO.", func() float64 { return float64(d.now().mountStats().Failures) })
+	m.counter("durafs_mount_panics_total", "Handlers of the mount that panicked.", func() float64 { return float64(d.now().mountStats().Panics) })
+	m.counter("durafs_mount_notifications_total", "Changes that the kernel was told of.", func() float64 { return float64(d.now().mountStats().Notifications) })
+	m.counter("durafs_mount_overflows_total", "Changes that were too many to tell the kernel of.", func() float64 { return float64(d.now().mountStats().Overflows) })
+	m.gauge("durafs_mount_handles_open", "Open files of the mount that hold something.", func() float64 { return float64(d.now().mountStats().Handles) })
+}
+
+// mountStats are those of the mount; of none where there is none any more.
+func (l *life) mountStats() fusefs.Stats {
+	if l.mount == nil {
+		return fusefs.Stats{}
+	}
+	return l.mount.Stats()
 }
 
 func (m *metrics) storeMetrics(d *Daemon) {
 	m.gauge("durafs_healthy", "1 while the store takes writes.", func() float64 {
-		if d.store.Healthy() == nil {
+		if d.now().store.Healthy() == nil {
 			return 1
 		}
 		return 0
 	})
-	m.gauge("durafs_queue_batches", "Batches that wait for the log's next group commit.", func() float64 { return float64(d.store.Log().Stats().QueueBatches) })
-	m.gauge("durafs_queue_bytes", "Bytes that wait for the log's next group commit.", func() float64 { return float64(d.store.Log().Stats().QueueBytes) })
+	m.gauge("durafs_queue_batches", "Batches that wait for the log's next group commit.", func() float64 { return float64(d.now().store.Log().Stats().QueueBatches) })
+	m.gauge("durafs_queue_bytes", "Bytes that wait for the log's next group commit.", func() float64 { return float64(d.now().store.Log().Stats().QueueBytes) })
 	m.registry.MustRegister(&statusCollector{d: d})
 }
 
@@ -119,7 +128,7 @@ func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
-	s := c.d.store.Status()
+	s := c.d.now().store.Status()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

@@ -15,7 +15,8 @@ import (
 
 // openMount mounts the runs. The mountpoint is made where it is missing; what
 // a former daemon left mounted there is taken away.
-func (d *Daemon) openMount(context.Context) error {
+func (l *life) openMount(context.Context) error {
+	d := l.d
 	if d.config.Mount == "" {
 		return nil
 	}
@@ -27,7 +28,7 @@ func (d *Daemon) openMount(context.Context) error {
 	m, err := fusefs.Mount(fusefs.Options{
 		Dir:   d.config.Mount,
 		Store: d.config.Store,
-		View:  view.New(d.store.Runs(), d.statusText),
+		View:  view.New(l.store.Runs(), l.statusText),
 		Space: d.space,
 		Log:   d.log,
 		Clock: d.clock,
@@ -35,20 +36,22 @@ func (d *Daemon) openMount(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.mount = m
+	l.mount = m
 	dir := m.Dir()
-	d.config.Mount = dir
+	if d.config.Mount != dir { // the first time: later others read it
+		d.config.Mount = dir
+	}
 	d.mountDir.Store(&dir)
-	d.undo = append(d.undo, d.unmount)
+	l.undo = append(l.undo, l.unmount)
 	return nil
 }
 
 // mountDone is closed when the mount has ended; nil where there is none.
-func (d *Daemon) mountDone() <-chan struct{} {
-	if d.mount == nil {
+func (l *life) mountDone() <-chan struct{} {
+	if l.mount == nil {
 		return nil
 	}
-	return d.mount.Done()
+	return l.mount.Done()
 }
 
 // isMountPoint reports whether asking a directory anything could be asking a
@@ -64,21 +67,21 @@ func isDeadMount(err error) bool {
 
 // unmount ends the mount. Readers that do not let go in time are cut off when
 // the process ends; they have been served for as long as was promised.
-func (d *Daemon) unmount() error {
+func (l *life) unmount() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	err := d.mount.Unmount(ctx)
+	err := l.mount.Unmount(ctx)
 	if errors.Is(err, fusefs.ErrInUse) {
-		d.log.Warn("files of the mount are still open; their readers are cut off", "mount", d.config.Mount)
+		l.d.log.Warn("files of the mount are still open; their readers are cut off", "mount", l.d.config.Mount)
 		return nil
 	}
 	return err
 }
 
 // statusText is the file status in the mount.
-func (d *Daemon) statusText() []byte {
+func (l *life) statusText() []byte {
 	var b bytes.Buffer
-	s := d.Status()
+	s := l.status()
 	s.WriteText(&b)
 	return b.Bytes()
 }

@@ -57,30 +57,30 @@ func sinkNames(sinks []Sink) []string {
 
 // tellSinks begins to tell sinks what they are to be told, and returns how to end
 // that: commands that run then are ended, and run again after the next start.
-func (d *Daemon) tellSinks() (end func()) {
-	if len(d.config.Sinks) == 0 {
+func (l *life) tellSinks() (end func()) {
+	if len(l.d.config.Sinks) == 0 {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); d.deliver(ctx) }()
+	go func() { defer close(ended); l.deliver(ctx) }()
 	return func() { cancel(); <-ended }
 }
 
 // deliver takes one delivery after the other, as the domain gives them, until ctx
 // ends and the last command with it.
-func (d *Daemon) deliver(ctx context.Context) {
+func (l *life) deliver(ctx context.Context) {
 	var open sync.WaitGroup
 	defer open.Wait()
 	for ctx.Err() == nil {
-		next, wait := d.store.Runs().NextDelivery()
+		next, wait := l.store.Runs().NextDelivery()
 		if next != nil {
-			open.Go(func() { d.deliverOne(ctx, next) })
+			open.Go(func() { l.deliverOne(ctx, next) })
 			continue
 		}
 		timer := time.NewTimer(wait)
 		select {
-		case <-d.store.Runs().DeliveryWake():
+		case <-l.store.Runs().DeliveryWake():
 		case <-timer.C:
 		case <-ctx.Done():
 		}
@@ -89,24 +89,24 @@ func (d *Daemon) deliver(ctx context.Context) {
 }
 
 // deliverOne runs a sink's command, and records what became of it.
-func (d *Daemon) deliverOne(ctx context.Context, next *runs.Delivery) {
-	failure := d.runSink(ctx, next)
+func (l *life) deliverOne(ctx context.Context, next *runs.Delivery) {
+	failure := l.d.runSink(ctx, next)
 	if failure != "" && ctx.Err() != nil { // we have ended it
-		d.store.Runs().GiveBack(next)
+		l.store.Runs().GiveBack(next)
 		return
 	}
 	ack, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stopping := context.AfterFunc(ctx, func() { time.AfterFunc(ackTimeout, cancel) })
 	defer stopping()
-	log := d.log.With("delivery", next.ID, "sink", next.Sink, "attempt", next.Attempt)
+	log := l.d.log.With("delivery", next.ID, "sink", next.Sink, "attempt", next.Attempt)
 	if failure == "" {
-		if err := d.store.Runs().Delivered(ack, next); err != nil {
+		if err := l.store.Runs().Delivered(ack, next); err != nil {
 			log.Warn("a sink was told, and that could not be recorded: it will be told again", "err", err)
 		}
 		return
 	}
-	parked, err := d.store.Runs().Undelivered(ack, next, failure)
+	parked, err := l.store.Runs().Undelivered(ack, next, failure)
 	switch {
 	case err != nil:
 		log.Warn("a sink failed", "failure", failure, "err", err)

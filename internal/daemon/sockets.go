@@ -39,7 +39,8 @@ func AgentSocket(control string) string {
 //
 // For a group's members the sockets are made like those for nobody, and then
 // opened to them: see server.Share.
-func (d *Daemon) listen(context.Context) (err error) {
+func (l *life) listen(context.Context) (err error) {
+	d := l.d
 	if d.group == noGroup {
 		if err := os.MkdirAll(filepath.Dir(d.config.Socket), 0o700); err != nil {
 			return err
@@ -50,27 +51,27 @@ func (d *Daemon) listen(context.Context) (err error) {
 			return &SocketInUseError{path}
 		}
 	}
-	if d.control, err = d.listenAt(d.config.Socket); err != nil {
+	if l.control, err = l.listenAt(d.config.Socket); err != nil {
 		return err
 	}
-	d.agent, err = d.listenAt(AgentSocket(d.config.Socket))
+	l.agent, err = l.listenAt(AgentSocket(d.config.Socket))
 	return err
 }
 
 // listenAt makes one socket, which is closed, and removed, with the rest.
-func (d *Daemon) listenAt(path string) (*net.UnixListener, error) {
-	l, err := server.Listen(path, socketMode)
+func (l *life) listenAt(path string) (*net.UnixListener, error) {
+	on, err := server.Listen(path, socketMode)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen: %w", err)
 	}
-	d.undo = append(d.undo, closed(l.Close))
-	if d.group == noGroup {
-		return l, nil
+	l.undo = append(l.undo, closed(on.Close))
+	if l.d.group == noGroup {
+		return on, nil
 	}
-	if err := server.Share(path, d.group); err != nil {
-		return nil, fmt.Errorf("cannot share the socket with group %s: %w", d.config.SocketGroup, err)
+	if err := server.Share(path, l.d.group); err != nil {
+		return nil, fmt.Errorf("cannot share the socket with group %s: %w", l.d.config.SocketGroup, err)
 	}
-	return l, nil
+	return on, nil
 }
 
 // SocketInUseError says that somebody listens on a socket that was to be made:
@@ -95,18 +96,24 @@ func closed(close func() error) func() error {
 // makeLink leaves the control socket's path where clients look that were told
 // nothing. Another daemon of the same user may have left its own there: it is
 // replaced if nobody answers behind it, and else stays.
-func (d *Daemon) makeLink(context.Context) error {
+func (d *Daemon) makeLink() {
 	if d.config.RuntimeDir == "" {
-		return nil
+		return
 	}
 	link := filepath.Join(d.config.RuntimeDir, "durafs", store.ControlName)
 	if err := replaceLink(link, d.config.Socket); err != nil {
 		d.log.Warn("no link to the socket", "link", link, "err", err)
-		return nil
+		return
 	}
 	d.link = link
-	d.undo = append(d.undo, func() error { return removeLink(link, d.config.Socket) })
-	return nil
+}
+
+// unlink takes the link away again, if there is one.
+func (d *Daemon) unlink() error {
+	if d.link == "" {
+		return nil
+	}
+	return removeLink(d.link, d.config.Socket)
 }
 
 func replaceLink(link, socket string) error {

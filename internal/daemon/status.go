@@ -28,7 +28,10 @@ type Status struct {
 }
 
 // Status tells the state now.
-func (d *Daemon) Status() Status {
+func (d *Daemon) Status() Status { return d.now().status() }
+
+func (l *life) status() Status {
+	d := l.d
 	return Status{
 		Version:   d.config.Version,
 		PID:       os.Getpid(),
@@ -37,7 +40,7 @@ func (d *Daemon) Status() Status {
 		Socket:    d.config.Socket,
 		Agents:    AgentSocket(d.config.Socket),
 		Mount:     *d.mountDir.Load(),
-		Status:    d.store.Status(),
+		Status:    l.store.Status(),
 	}
 }
 
