@@ -50,18 +50,18 @@ type Summary struct {
 // Each finding is reported once. The error is ctx's, or why dir could not be
 // read at all.
 //
-// sound, if not nil, is called with the id of each record that checks: what
-// refers to an id that it was not called with refers to nothing.
-func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep bool, sound func(ID), report func(Finding)) (Summary, error) {
-	if sound == nil {
-		sound = func(ID) {}
+// census, if not nil, takes down each record that checks: what refers to an id
+// that it has not refers to nothing.
+func Verify(ctx context.Context, fsys vfs.FS, dir string, packs []Pack, deep bool, census *Census, report func(Finding)) (Summary, error) {
+	if census == nil {
+		census = new(Census)
 	}
 	v, done, err := newVerifier(ctx, fsys, dir, packs)
 	if err != nil {
 		return Summary{}, err
 	}
 	defer done()
-	v.deep, v.sound, v.report = deep, sound, report
+	v.deep, v.census, v.report = deep, census, report
 	for _, l := range v.packs {
 		if p := v.s.packs[l.Seq]; p != nil {
 			if err := v.pack(p, l); err != nil {
@@ -101,7 +101,7 @@ type verifier struct {
 	ctx    context.Context
 	packs  []Pack
 	deep   bool
-	sound  func(ID)
+	census *Census
 	report func(Finding)
 	sum    Summary
 }
@@ -188,7 +188,7 @@ func (v *verifier) records(p *pack, f vfs.File) (entries []entry, err error) {
 		default:
 			v.sum.Records++
 			entries = append(entries, w.entry())
-			v.sound(w.hdr.ID)
+			v.census.note(w)
 			if v.deep {
 				v.record(p, w)
 			}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 
 	"durafs/cas"
@@ -12,17 +13,20 @@ import (
 // harm reports each reference to a payload that cannot be read in whole: many
 // runs may share one, so what was found in a pack does not say whose it is.
 func (v *verifier) harm(ctx context.Context, packs []cas.Pack) error {
-	harmed := v.missing(packs)
+	harmed, err := v.missing(ctx, packs)
+	if err != nil {
+		return err
+	}
 	if len(v.inPacks) > 0 {
 		refs := func(yield func(cas.Ref) bool) {
 			for id, r := range v.wanted {
-				if _, known := harmed[id]; !known && !yield(r.Ref) {
+				if _, known := harmed[id]; !known && !yield(r) {
 					return
 				}
 			}
 		}
 		err := cas.Harmed(ctx, v.opt.FS, filepath.Join(v.dir, casName), packs, v.inPacks, refs, func(r cas.Ref, err error) {
-			harmed[r.ID] = err.Error()
+			harmed[r.ID] = harmedBy{reason: err.Error()}
 		})
 		if err != nil {
 			return err
@@ -31,31 +35,32 @@ func (v *verifier) harm(ctx context.Context, packs []cas.Pack) error {
 	if len(harmed) == 0 {
 		return nil
 	}
-	_, err := wal.Verify(ctx, v.opt.FS, filepath.Join(v.dir, walName), func(f wal.Frame) error {
+	_, err = wal.Verify(ctx, v.opt.FS, filepath.Join(v.dir, walName), func(f wal.Frame) error {
 		v.nameReferences(f, harmed)
 		return nil
 	}, func(wal.Finding) {})
 	return err
 }
 
-// missing are the payloads that no pack holds. Those in packs that were begun
-// since the list was read are not looked at.
-func (v *verifier) missing(packs []cas.Pack) map[cas.ID]string {
-	var last uint32
-	for _, p := range packs {
-		last = max(last, p.Seq)
-	}
-	harmed := map[cas.ID]string{}
-	for id, r := range v.wanted {
-		if !r.found && r.Hint.Pack <= last {
-			harmed[id] = "no pack holds it"
-		}
-	}
-	return harmed
+// harmedBy is why a payload cannot be read. It dangles where no pack holds it.
+type harmedBy struct {
+	reason   string
+	dangling bool
+}
+
+// missing are the payloads that no pack holds in whole. On the way what nothing
+// refers to is counted.
+func (v *verifier) missing(ctx context.Context, packs []cas.Pack) (map[cas.ID]harmedBy, error) {
+	harmed := map[cas.ID]harmedBy{}
+	err := v.census.Reach(ctx, v.opt.FS, filepath.Join(v.dir, casName), packs, maps.Values(v.wanted), func(r cas.Ref, m *cas.MissingError) {
+		harmed[r.ID] = harmedBy{m.Error(), !m.Rotten(v.inPacks)}
+	})
+	v.sum.UnreferencedRecords, v.sum.UnreferencedBytes = v.census.Unreferenced()
+	return harmed, err
 }
 
 // nameReferences reports what of a batch refers to a payload that is harmed.
-func (v *verifier) nameReferences(f wal.Frame, harmed map[cas.ID]string) {
+func (v *verifier) nameReferences(f wal.Frame, harmed map[cas.ID]harmedBy) {
 	at := batchPlace{f.Pos, f.LSN}
 	if v.named == nil {
 		v.named = map[batchPlace]bool{}
@@ -73,9 +78,12 @@ func (v *verifier) nameReferences(f wal.Frame, harmed map[cas.ID]string) {
 			continue
 		}
 		v.named[at] = true
+		if why.dangling {
+			v.sum.Dangling++
+		}
 		v.addOf(Finding{
 			File: segmentFile(f.Pos), Offset: int64(f.Pos.Offset), LSNFrom: f.LSN, LSNTo: f.LSN,
-			RunNumber: uint64(r.Run), ID: r.ID.String(), Reason: "the payload " + r.Name + " cannot be read: " + why,
+			RunNumber: uint64(r.Run), ID: r.ID.String(), Reason: "the payload " + r.Name + " cannot be read: " + why.reason,
 		})
 	}
 }

@@ -147,5 +147,9 @@ func (a *app) printVerified(o VerifyOptions, dir string, sum store.Verified) err
 	_, err := fmt.Fprintf(a.stdout, "%s %s: looked at %s, %d batches, %s, %s, %s\n", dir, verdict,
 		term.Count(sum.Segments, "segment"), sum.Batches, term.Count(sum.Packs, "pack"),
 		term.Count(sum.Records, "chunk"), term.Bytes(sum.Bytes))
+	if err == nil && sum.UnreferencedRecords > 0 {
+		_, err = fmt.Fprintf(a.stdout, "nothing refers to %s of them, %s\n",
+			term.Count(sum.UnreferencedRecords, "chunk"), term.Bytes(sum.UnreferencedBytes))
+	}
 	return err
 }
