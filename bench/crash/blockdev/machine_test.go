@@ -42,7 +42,7 @@ var formatted = sync.OnceValues(func() (blockdev.Image, error) {
 // promised.
 type machine struct {
 	t   *testing.T
-	dev *blockdev.Device
+	dev *blockdev.Device // nil: it is in a directory of this machine
 	mnt string
 	// plant is the number of a fault that its processes have.
 	plant int
@@ -179,8 +179,11 @@ func (m *machine) note(p *process, msg message) {
 	case opShown:
 		p.shown = append([]string{}, msg.Keys...)
 	}
-	m.dev.Note(msg.Op + " " + strings.Join(msg.Keys, ", "))
-	at := m.dev.Events()
+	at := 0
+	if m.dev != nil {
+		m.dev.Note(msg.Op + " " + strings.Join(msg.Keys, ", "))
+		at = m.dev.Events()
+	}
 	for _, key := range msg.Keys {
 		m.promises = append(m.promises, promise{key, at, msg.Op})
 	}

@@ -33,8 +33,8 @@ const (
 	mutantRounds = 5
 )
 
-// TestMutants plants each fault, and lets both layers look for it: what they
-// find is printed.
+// TestMutants plants each fault, and lets the layers look for it: what they find
+// is printed.
 func TestMutants(t *testing.T) {
 	defer mutant.Use(mutant.None)
 	for _, m := range mutant.All() {
@@ -51,7 +51,7 @@ func TestMutants(t *testing.T) {
 }
 
 // hunt looks for the fault that is planted, first in power cuts, then in those
-// behind an error.
+// behind an error, then where a killed process's files rot.
 func hunt(t *testing.T, planted int) (where, why string) {
 	var states int64
 	search := func(layer string, times int, once func(m *machine, j *judges, i int) error) bool {
@@ -76,6 +76,12 @@ func hunt(t *testing.T, planted int) (where, why string) {
 		return faultyRound(m, j, allFails[i], rand.New(rand.NewPCG(*seed, uint64(i))))
 	}) {
 		return where, why
+	}
+	for i := range uint64(mutantLives) {
+		k, err := killLife(t, planted, rand.New(rand.NewPCG(*seed, i)), rotStates)
+		if states += k.judged.Load(); err != nil {
+			return fmt.Sprintf("L7 after %d states", states), err.Error()
+		}
 	}
 	return fmt.Sprintf("not found in %d states", states), ""
 }

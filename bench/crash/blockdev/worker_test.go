@@ -301,7 +301,12 @@ func hasPayload(s *store.Store, ref runs.Ref, run, name string) (bool, error) {
 		return false, fmt.Errorf("%d of %d bytes: %w", n, len(got), err)
 	}
 	if !bytes.Equal(got, content(run, name)) {
-		return false, fmt.Errorf("%d bytes that nobody gave", len(got))
+		return false, &wrongBytes{len(got)}
 	}
 	return true, nil
 }
+
+// wrongBytes is a payload that nobody gave.
+type wrongBytes struct{ n int }
+
+func (e *wrongBytes) Error() string { return fmt.Sprintf("%d bytes that nobody gave", e.n) }
