@@ -142,9 +142,7 @@ func (d *daemon) do(method, path, body string, header ...string) answer {
 
 func doOn(t testing.TB, socket, method, path, body string, header ...string) answer {
 	t.Helper()
-	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}, DisableKeepAlives: true, DisableCompression: true}
+	tr := transportTo(socket)
 	req, err := http.NewRequest(method, "http://d"+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +155,12 @@ func doOn(t testing.TB, socket, method, path, body string, header ...string) ans
 		t.Fatal(err)
 	}
 	return toAnswer(t, resp)
+}
+
+func transportTo(socket string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}, DisableKeepAlives: true, DisableCompression: true}
 }
 
 const typeJSON, typeNDJSON = "application/json", "application/x-ndjson"
