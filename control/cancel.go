@@ -17,11 +17,20 @@ type CancelRequest struct {
 // Cancelled answers a cancel. The run is cancelled where no agent had it; else
 // it is cancel-requested, and is cancelled when its agent has answered, or did
 // not within ten seconds. Children are the ids of the others that were
-// cancelled with it.
+// cancelled with it, NotCancelled those that were to be and are not.
 type Cancelled struct {
-	Record   *Record  `json:"record"`
-	Children []string `json:"children,omitempty"`
-	ETag     string   `json:"-"`
+	Record       *Record        `json:"record"`
+	Children     []string       `json:"children,omitempty"`
+	NotCancelled []NotCancelled `json:"not_cancelled,omitempty"`
+	ETag         string         `json:"-"`
+}
+
+// NotCancelled says why a run was not cancelled with the one that it descends
+// from.
+type NotCancelled struct {
+	ID     string `json:"id"`
+	Code   string `json:"code,omitempty"` // run-damaged, or another refusal's
+	Detail string `json:"detail"`
 }
 
 // Cancel ends a run against its agent's will. That it is wanted is durable when

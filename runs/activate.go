@@ -129,7 +129,7 @@ func (s *Store) submitActivate(ctx context.Context, c Caller, num uint32, epoch 
 			done = false
 			return wal.Decision{}
 		}
-		if holder, ok := s.enters(was.Lock, was.Parent, nil); refusal == nil && !ok {
+		if holder, ok := s.enters(was.Lock, was.LockParent, nil); refusal == nil && !ok {
 			return l.answer(s.lockHeld(was.Lock, holder))
 		}
 		d := s.accept(l, lsn, b)
@@ -150,14 +150,18 @@ func (s *Store) activated(was *record, r *ActivateRequest, granted bool) (*recor
 	}
 	rec := was.next()
 	rec.Allow, rec.Resume.FromPhase = nil, ""
+	paused := func(reason PauseReason, detail string) {
+		rec.Pause = &PauseInfo{Reason: string(reason), Detail: detail}
+		rec.Resume.Attempt-- // nothing was tried, and an owner decides what comes next
+	}
 	switch {
 	case r.Binding != nil && !sameBinding(r.Binding, was.Binding) && !sameBinding(r.Binding, was.Allow):
 		rec.phase = PausedProviderChange
-		rec.Pause = &PauseInfo{Reason: string(ForProviderChange), Detail: "another provider was offered at activation"}
+		paused(ForProviderChange, "another provider was offered at activation")
 		return rec, fieldRefusal(BindingMismatch, "binding", "the run is bound to another provider, and is paused for that now")
 	case !granted:
 		rec.phase = PausedPermission
-		rec.Pause = &PauseInfo{Reason: string(ForPermission), Detail: "its scope is not granted"}
+		paused(ForPermission, "its scope is not granted")
 		r := scopeMissing(r.Binding)
 		r.Detail += ", and the run is paused for that now"
 		return rec, r
@@ -272,7 +276,10 @@ func (s *Store) endDispatches(ctx context.Context, now time.Duration) {
 		s.foundDamage(num, err)
 		if err != nil && err != errDispatchOver && CodeOf(err) == "" && !isDamage(err) {
 			s.logger.Warn("a dispatch that is over was not taken back", "run", num, "error", err)
-			return // it is tried again at the next tick
+			if s.hopeless(ctx) {
+				return
+			}
+			continue // it is tried again at the next tick
 		}
 		s.mu.Lock()
 		if s.duty.dispatches[num] == since {

@@ -46,7 +46,7 @@ func (s *Store) submitAttach(ctx context.Context, c Caller, num uint32, epoch ui
 			done = false
 			return wal.Decision{}
 		}
-		if holder, ok := s.enters(was.Lock, was.Parent, nil); !ok {
+		if holder, ok := s.enters(was.Lock, was.LockParent, nil); !ok {
 			return l.answer(s.lockHeld(was.Lock, holder))
 		}
 		if l.lastLSN <= s.published {

@@ -34,7 +34,7 @@ func (s *Store) Beat(ctx context.Context, c Caller, id, note string) (*Record, e
 	}
 	rec, _, err := s.recordFor(c, num)
 	if err == nil && rec.Phase == CancelRequested.String() {
-		s.abortTold(num)
+		s.abortTold(num, epoch)
 	}
 	return rec, err
 }

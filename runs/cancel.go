@@ -31,11 +31,21 @@ type CancelRequest struct {
 }
 
 // CancelAnswer is what a cancel came to: that it is wanted is durable. Children
-// are the ids of the others that were cancelled with it.
+// are the ids of the others that were cancelled with it, and NotCancelled those
+// that were to be and are not.
 type CancelAnswer struct {
-	Record   *Record
-	ETag     string
-	Children []string
+	Record       *Record
+	ETag         string
+	Children     []string
+	NotCancelled []NotCancelled
+}
+
+// NotCancelled says why a run was not cancelled with the one that it descends
+// from. One whose record or log is damaged takes no cancel.
+type NotCancelled struct {
+	ID     string `json:"id"`
+	Code   Code   `json:"code,omitempty"` // of a refusal, run-damaged of damage
+	Detail string `json:"detail"`
 }
 
 // cancelling is how far the asking of an agent is; Store.mu guards it.
@@ -63,9 +73,7 @@ func (s *Store) Cancel(ctx context.Context, c Caller, id string, r CancelRequest
 		return a, err
 	}
 	if r.Children {
-		if a.Children, err = s.cancelChildren(ctx, c, id); err != nil {
-			return a, err
-		}
+		a.Children, a.NotCancelled = s.cancelChildren(ctx, c, id)
 	}
 	a.Record, a.ETag, err = s.recordFor(c, num)
 	return a, err
@@ -119,9 +127,9 @@ func (s *Store) cancel(ctx context.Context, c Caller, num uint32, ifMatch string
 }
 
 // cancelChildren cancels what descends from a run; what is finished, or
-// cancelled already, is left as it is.
-func (s *Store) cancelChildren(ctx context.Context, c Caller, id string) ([]string, error) {
-	var done []string
+// cancelled already, is left as it is. One that cannot be cancelled keeps no
+// other from it, nor those that descend from it.
+func (s *Store) cancelChildren(ctx context.Context, c Caller, id string) (done []string, not []NotCancelled) {
 	seen := map[string]bool{id: true}
 	for queue := []string{id}; len(queue) > 0; queue = queue[1:] {
 		for _, child := range s.childrenOf(queue[0]) {
@@ -139,11 +147,14 @@ func (s *Store) cancelChildren(ctx context.Context, c Caller, id string) ([]stri
 				done = append(done, child)
 			case code == Finished, code == CancelRequestedCode, code == UnknownRun:
 			default:
-				return done, err
+				if isDamage(err) {
+					code = RunDamaged
+				}
+				not = append(not, NotCancelled{child, code, err.Error()})
 			}
 		}
 	}
-	return done, nil
+	return done, not
 }
 
 func (s *Store) childrenOf(id string) (children []string) {
@@ -250,11 +261,12 @@ func (s *Store) AckAbort(ctx context.Context, c Caller, id, how string) (*Record
 	return s.recordFor(c, num)
 }
 
-// abortTold notes that the agent knows that it is to abort.
-func (s *Store) abortTold(num uint32) {
+// abortTold notes that the agent of an epoch knows that it is to abort.
+func (s *Store) abortTold(num uint32, epoch uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.duty.cancels[num]; c != nil {
+	l := s.view(num)
+	if c := s.duty.cancels[num]; c != nil && !l.gone() && l.epoch == epoch {
 		c.heard = true
 	}
 }
@@ -297,7 +309,9 @@ func (s *Store) pressCancels(ctx context.Context, now time.Duration) {
 		}
 		if err != nil {
 			s.logger.Warn("a cancelled run was not ended", "run", num, "error", err)
-			return
+			if s.hopeless(ctx) {
+				return
+			}
 		}
 	}
 }

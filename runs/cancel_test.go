@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"durafs/wal"
 )
 
 func (w *world) cancel(id string) error {
@@ -138,6 +140,35 @@ func TestCancelPaused(t *testing.T) {
 				t.Errorf("%s: %s", p, mustJSON(now.Cancel))
 			}
 		}
+	}
+}
+
+// TestCancelDamagedChild: a descendant that takes no cancel keeps no other from
+// it, and the answer names both.
+func TestCancelDamagedChild(t *testing.T) {
+	w, _ := newTimed(t)
+	top := w.start(StartRequest{ID: "exec_top"})
+	for n := range 4 {
+		w.start(StartRequest{ID: fmt.Sprint("exec_", n), Parent: top.id}).mustAppend(`{"a":1}`)
+	}
+	w.start(StartRequest{ID: "exec_below", Parent: "exec_1"})
+	w.readFrames()
+	var rotten wal.Position
+	for _, f := range w.frames {
+		if f.Run == uint64(w.ref("exec_1")) {
+			rotten = f.Pos // its newest batch
+		}
+	}
+	w.close()
+	w.rotFrame(rotten)
+	w.replays = true
+	w.mustOpen()
+	got, err := w.s.Cancel(ctx, owner, top.id, CancelRequest{Children: true})
+	if err != nil || got.Record.Phase != "cancelled" || strings.Join(got.Children, " ") != "exec_0 exec_2 exec_3 exec_below" {
+		t.Errorf("cancelled: %s, %v", mustJSON(got), err)
+	}
+	if len(got.NotCancelled) != 1 || got.NotCancelled[0].ID != "exec_1" || got.NotCancelled[0].Code != RunDamaged || got.NotCancelled[0].Detail == "" {
+		t.Errorf("not cancelled: %s", mustJSON(got.NotCancelled))
 	}
 }
 

@@ -70,6 +70,12 @@ func (s *Store) Tick(ctx context.Context) {
 	s.pressCancels(ctx, now)
 }
 
+// hopeless reports whether what failed for one run fails for all: else the others
+// do not wait for it.
+func (s *Store) hopeless(ctx context.Context) bool {
+	return ctx.Err() != nil || s.log.Healthy() != nil
+}
+
 // forgive gives every run a whole lease, window and timeout from now on; mu is
 // held.
 func (s *Store) forgive(now time.Duration) {

@@ -89,7 +89,9 @@ func (s *Store) expireLeases(ctx context.Context, now time.Duration) {
 		}
 		if err != nil {
 			s.logger.Warn("a run whose lease has ended was not paused", "run", num, "error", err)
-			return
+			if s.hopeless(ctx) {
+				return
+			}
 		}
 	}
 }

@@ -445,10 +445,12 @@ func (m *lifeModel) activate(r *lifeRun) {
 	case other:
 		m.want("activate", err, BindingMismatch)
 		r.phase, r.dispatched = "paused-provider-change", 0
+		r.attempt--
 		r.revision++
 	case r.bound:
 		m.want("activate", err, PermissionMissing)
 		r.phase, r.dispatched = "paused-permission", 0
+		r.attempt--
 		r.revision++
 	default:
 		m.want("activate", err, "")

@@ -83,17 +83,21 @@ func (s *Store) enters(name, parent string, me *lockWaiter) (holder uint32, ok b
 const ancestorsMax = 64
 
 // descends reports whether the run whose parent is named is a descendant of
-// num.
+// num. Anybody may name a run as the parent of his own: that the first of them
+// may be named was checked when the run was started, and above it each must be of
+// the user of the one below.
 func (s *Store) descends(parent string, num uint32) bool {
+	var below *live
 	for range ancestorsMax {
 		up := s.find(parent)
-		if parent == "" || up == 0 {
+		l := s.view(up)
+		if parent == "" || l.gone() || below != nil && l.uid != below.uid {
 			return false
 		}
 		if up == num {
 			return true
 		}
-		parent = textID(s.index.parentOf(up))
+		below, parent = l, textID(s.index.parentOf(up))
 	}
 	return false
 }

@@ -103,3 +103,57 @@ func (w *world) waiters(name string) int {
 	}
 	return 0
 }
+
+// TestLockThroughForeignParents: naming another user's run as parent opens its
+// lock to nobody: not at a start, not when a run that had the lock for itself
+// comes back to it, and not further up.
+func TestLockThroughForeignParents(t *testing.T) {
+	w, f := newTimed(t)
+	start := func(uid uint32, r StartRequest) (*agent, error) {
+		r.Lease = 10 * time.Second
+		st, err := w.s.Start(ctx, Caller{UID: uid}, r)
+		if err != nil {
+			return nil, err
+		}
+		return &agent{w, r.ID, Caller{UID: uid, Writer: st.Writer}}, nil
+	}
+	must := func(a *agent, err error) *agent {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	holder := must(start(7, StartRequest{ID: "exec_holder"}))
+	thief := must(start(8, StartRequest{ID: "exec_thief", Parent: "exec_holder", Lock: "L"})) // nobody has it yet
+	again := must(start(8, StartRequest{ID: "exec_again", Parent: "exec_thief"}))
+	friend := must(start(7, StartRequest{ID: "exec_friend", Parent: "exec_holder", Lock: "M"}))
+	w.pass(f, 12*time.Second) // all are lost, and hold nothing
+	p := w.mustPrepare("exec_holder", PrepareRequest{Force: true})
+	_, err := w.s.Activate(ctx, Caller{Resume: p.Token}, holder.id, ActivateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []string{"L", "M"} {
+		must(start(7, StartRequest{ID: "exec_" + l, Lock: l, Parent: "exec_holder"}))
+	}
+	w.s.mu.Lock()
+	for _, l := range []string{"L", "M"} { // as if the holder had named them
+		delete(w.s.locks[l].holders, w.s.find("exec_"+l))
+		w.s.locks[l].holders[w.s.find("exec_holder")] = struct{}{}
+	}
+	w.s.mu.Unlock()
+
+	_, err = w.s.Attach(ctx, thief.c, thief.id, AttachRequest{})
+	if r := wantCode(t, err, LockHeld); r.Holder != "exec_holder" {
+		t.Errorf("held by %s", r.Holder)
+	}
+	p = w.mustPrepare(thief.id, PrepareRequest{Force: true})
+	_, err = w.s.Activate(ctx, Caller{Resume: p.Token}, thief.id, ActivateRequest{})
+	wantCode(t, err, LockHeld)
+	_, err = start(8, StartRequest{ID: "exec_far", Parent: again.id, Lock: "L"})
+	wantCode(t, err, LockHeld) // through a run of one's own that names a foreign one
+	if _, err = w.s.Attach(ctx, friend.c, friend.id, AttachRequest{}); err != nil {
+		t.Errorf("a descendant of the same user: %v", err)
+	}
+}

@@ -37,8 +37,11 @@ type record struct {
 	TargetGen uint64 `json:"target_gen,omitempty"` // its generation at admission
 	Outcome   string `json:"outcome,omitempty"`    // digest of what settle was told
 
-	Lock  string   `json:"lock,omitempty"`
-	Allow *Binding `json:"allow_binding,omitempty"` // an owner's consent for one activation
+	Lock string `json:"lock,omitempty"`
+	// LockParent is the parent through which the run may enter its lock while that
+	// is held: the one that its starter could list, "" for none.
+	LockParent string   `json:"lock_parent,omitempty"`
+	Allow      *Binding `json:"allow_binding,omitempty"` // an owner's consent for one activation
 }
 
 // next is a copy to make the following revision of; pointers in it are shared,

@@ -431,3 +431,40 @@ func TestConsent(t *testing.T) {
 		t.Fatalf("%s, %v", mustJSON(got.Record), err)
 	}
 }
+
+// TestActivationThatPauses: where the provider on offer is another one, or the
+// scope was revoked meanwhile, nothing was dispatched, and that does not count:
+// such a run is not ended for it.
+func TestActivationThatPauses(t *testing.T) {
+	w, _ := newTimed(t)
+	bound, other := &Binding{Provider: "p", Scope: "mail"}, &Binding{Provider: "q"}
+	w.start(StartRequest{ID: "exec_a", Binding: bound})
+	w.reopen()
+	for n := range 2 * DispatchesMax {
+		if err := w.s.GrantScope(ctx, owner, "mail", true); err != nil {
+			t.Fatal(err)
+		}
+		p := w.mustPrepare("exec_a", PrepareRequest{Binding: bound, Force: true})
+		if p.Record.Resume.Attempt != 1 {
+			t.Fatalf("dispatch %d is counted as %d", n, p.Record.Resume.Attempt)
+		}
+		r, want := ActivateRequest{Binding: other}, BindingMismatch
+		if n%2 == 0 {
+			if err := w.s.GrantScope(ctx, owner, "mail", false); err != nil {
+				t.Fatal(err)
+			}
+			r, want = ActivateRequest{Binding: bound}, PermissionMissing
+		}
+		_, err := w.s.Activate(ctx, Caller{UID: 7, Resume: p.Token}, "exec_a", r)
+		wantCode(t, err, want)
+		if got := w.record("exec_a").Resume.Attempt; got != 0 {
+			t.Fatalf("after it the attempt is %d", got)
+		}
+	}
+	if err := w.s.GrantScope(ctx, owner, "mail", true); err != nil {
+		t.Fatal(err)
+	}
+	w.resume("exec_a", PrepareRequest{Binding: bound})
+	w.reopen() // the first dispatch that came to something is lost
+	w.wantPhase("exec_a", "paused-interruption")
+}

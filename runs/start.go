@@ -102,6 +102,9 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	lockParent := s.lockParent(a)
 	num := s.numbers.Add(1)
 	rec := s.firstRecord(a)
+	if rec.Lock != "" {
+		rec.LockParent = lockParent
+	}
 	s.mu.RLock()
 	target := s.acc.settings.target(rec.Target)
 	s.mu.RUnlock()

@@ -213,8 +213,8 @@ func (s *Store) readEntry(p place, k kind) (*batch, entry, error) {
 
 // current is a run's newest accepted record, to make the next revision of. That
 // there is no such run any more (its start was refused, or undone) is an
-// UnknownRun. Whether it still is the newest, the accept step checks by its
-// revision.
+// UnknownRun, and that it is damaged RunDamaged. Whether it still is the newest,
+// the accept step checks by its revision.
 func (s *Store) current(num uint32) (*record, error) {
 	s.mu.RLock()
 	l := s.view(num)
@@ -222,6 +222,9 @@ func (s *Store) current(num uint32) (*record, error) {
 	case l == nil:
 		s.mu.RUnlock()
 		return nil, goneRun()
+	case s.index.isDamaged(num): // there is no next one, and nobody knows which this is
+		defer s.mu.RUnlock()
+		return nil, s.refuseDamaged(num)
 	case l.rec != nil:
 		defer s.mu.RUnlock()
 		return l.rec, nil

@@ -65,6 +65,7 @@ type Watcher struct {
 	store  *Store
 	caller Caller
 	num    uint32 // of the one run, 0 for others
+	epoch  uint64 // that the caller's writer token is of, 0 for an owner
 	thread string
 
 	at  uint64      // number of the next event in the feed
@@ -91,6 +92,12 @@ func (s *Store) Watch(c Caller, q WatchQuery) (*Watcher, error) {
 			return nil, err
 		}
 		w.num = uint32(ref)
+		if c.Writer != "" {
+			now, newest := s.epochs(w.num)
+			if w.epoch = s.epochOf(w.num, c.Writer, newest); w.epoch != now {
+				return nil, staleWatch(w.epoch, now) // it was raised since
+			}
+		}
 	} else if !c.owns() {
 		return nil, refuse(NotOwner, "the runs of others are not this caller's to watch")
 	}
@@ -153,16 +160,15 @@ func (s *Store) watched(num uint32, thread string) (nums []uint32) {
 	return nums
 }
 
-// Next waits for the next event. It returns ctx's error when ctx ends first.
+// Next waits for the next event. It returns ctx's error when ctx ends first, and
+// stale-writer once the run is not that of the watcher's token any more: what
+// happens to it then is its next agent's.
 func (w *Watcher) Next(ctx context.Context) (Event, error) {
 	for {
 		if len(w.pending) > 0 {
 			ev := w.pending[0]
 			w.pending = w.pending[1:]
-			if ev.Kind == EventAbort && w.caller.Writer != "" {
-				w.store.abortTold(w.num)
-			}
-			return ev, nil
+			return ev, w.mayTell(ev)
 		}
 		if w.shooting {
 			if err := w.shoot(); err != nil {
@@ -192,6 +198,25 @@ func (w *Watcher) Next(ctx context.Context) (Event, error) {
 			return Event{}, err
 		}
 	}
+}
+
+// mayTell checks that the token which the watcher was opened with still is the
+// run's, and notes that its agent knows of an abort.
+func (w *Watcher) mayTell(ev Event) error {
+	if w.epoch == 0 {
+		return nil
+	}
+	if now, _ := w.store.epochs(w.num); now != w.epoch {
+		return staleWatch(w.epoch, now)
+	}
+	if ev.Kind == EventAbort {
+		w.store.abortTold(w.num, w.epoch)
+	}
+	return nil
+}
+
+func staleWatch(epoch, now uint64) *Refusal {
+	return refuse(StaleWriter, "the writer token is of epoch %d, and the run is in epoch %d", epoch, now)
 }
 
 // shoot makes the next event of the snapshot.

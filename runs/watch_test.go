@@ -244,3 +244,37 @@ func TestAbortIsTold(t *testing.T) {
 		t.Errorf("%d offers", offers)
 	}
 }
+
+// TestWatchEndsWithItsToken: a watcher that was opened with a writer token is
+// told nothing more once the run has another one, and does not count as a
+// listener.
+func TestWatchEndsWithItsToken(t *testing.T) {
+	w, f := newTimed(t)
+	old := w.start(StartRequest{ID: "exec_a", Lease: 10 * time.Second})
+	watch, err := w.s.Watch(old.c, WatchQuery{Run: "exec_a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ev, err := watch.Next(ctx); err != nil || ev.Kind != EventSnapshot {
+		t.Fatalf("%+v, %v", ev, err)
+	}
+	w.pass(f, 25*time.Second)
+	fresh := w.resume("exec_a", PrepareRequest{})
+	if err := w.cancel("exec_a"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		ev, err := watch.Next(ctx)
+		if err == nil && ev.Record != nil && ev.Record.Epoch == 1 {
+			continue // of before
+		}
+		wantCode(t, err, StaleWriter)
+	}
+	_, err = w.s.Watch(old.c, WatchQuery{Run: "exec_a"})
+	wantCode(t, err, StaleWriter)
+	w.pass(f, 12*time.Second)
+	if got := w.wantPhase("exec_a", "cancelled").Cancel.Abort; got != AbortNoListener {
+		t.Errorf("the abort is %s, and nobody of its epoch was told", got)
+	}
+	_ = fresh
+}

@@ -33,6 +33,8 @@ func (l *Log) Close(ctx context.Context) error {
 			return err
 		}
 	}
+	l.dropping.Lock() // a Drop that is under way ends first, and there is no other one
+	defer l.dropping.Unlock()
 	defer l.release()
 	if err := l.Healthy(); err != nil {
 		return err

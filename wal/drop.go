@@ -20,10 +20,14 @@ import (
 //	fsync directory      before any of them is written: what has the name of a
 //	                     segment has its bytes
 //
-// *NoSpaceError before the first of them means that nothing was changed.
+// *NoSpaceError before the first of them means that nothing was changed, and so
+// does ErrClosed. Close waits for a Drop that is under way.
 func (l *Log) Drop(before uint32) (int, error) {
 	l.dropping.Lock()
 	defer l.dropping.Unlock()
+	if l.isClosing() {
+		return 0, ErrClosed
+	}
 	old := l.droppable(before)
 	if len(old) == 0 {
 		return 0, l.Healthy()
@@ -40,6 +44,12 @@ func (l *Log) Drop(before uint32) (int, error) {
 		return len(old), err
 	}
 	return len(old), l.setFree(old)
+}
+
+func (l *Log) isClosing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closing
 }
 
 // droppable are the segments that Drop drops.

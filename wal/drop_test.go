@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -221,5 +222,34 @@ func TestSaltOfRecycled(t *testing.T) {
 		if (err == nil) != (segment.NewKey(salt) == segment.NewKey(1)) {
 			t.Fatalf("under salt %d a frame with salt 1: %v", salt, err)
 		}
+	}
+}
+
+// Close waits for a Drop that is under way, and lets no other begin: two would
+// write to the MANIFEST and the directory after the log was given back.
+func TestCloseWaitsForDrop(t *testing.T) {
+	disk := newDisk()
+	o := testOptions(disk, "/wal")
+	l, _, _, _ := mustOpen(t, o)
+	fillSegments(t, l, 1, 3)
+	l.dropping.Lock() // as a Drop that is under way
+	closed := make(chan error)
+	go func() { closed <- l.Close(t.Context()) }()
+	waitFor(t, func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.closing })
+	<-l.writerDone
+	for range 10_000 {
+		runtime.Gosched()
+	}
+	select {
+	case err := <-closed:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	l.dropping.Unlock()
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Drop(math.MaxUint32); !errors.Is(err, ErrClosed) || n != 0 {
+		t.Errorf("Drop of a closed log: %d, %v", n, err)
 	}
 }

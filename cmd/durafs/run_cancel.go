@@ -64,7 +64,10 @@ func runRunCancel(ctx context.Context, a *app, o RunCancelOptions, id string) er
 		}
 	}
 	if o.JSON {
-		return a.printJSON(got)
+		if err := a.printJSON(got); err != nil {
+			return err
+		}
+		return notCancelled(got)
 	}
 	if got.Record.Sealed() {
 		a.note("run %s is cancelled (%s)", id, got.Record.Cancel.Abort)
@@ -74,7 +77,17 @@ func runRunCancel(ctx context.Context, a *app, o RunCancelOptions, id string) er
 	if n := len(got.Children); n > 0 {
 		a.note("and %s that it had begun", term.Count(uint64(n), "run"))
 	}
-	return nil
+	return notCancelled(got)
+}
+
+// notCancelled is the error of a cancel that did not reach every descendant.
+func notCancelled(got control.Cancelled) error {
+	if len(got.NotCancelled) == 0 {
+		return nil
+	}
+	first := got.NotCancelled[0]
+	return failed(fmt.Errorf("%s of those that it had begun could not be cancelled: %s: %s", term.Count(uint64(len(got.NotCancelled)), "run"), first.ID, first.Detail),
+		"the others are; --json lists all of them")
 }
 
 // awaitEvery is how often a run that is to end is looked at.

@@ -27,9 +27,10 @@ func (r *request) cancel() error {
 	}
 	r.etag(a.ETag)
 	return r.answer(http.StatusOK, struct {
-		Record   *runs.Record `json:"record"`
-		Children []string     `json:"children,omitempty"`
-	}{a.Record, a.Children})
+		Record       *runs.Record        `json:"record"`
+		Children     []string            `json:"children,omitempty"`
+		NotCancelled []runs.NotCancelled `json:"not_cancelled,omitempty"`
+	}{a.Record, a.Children, a.NotCancelled})
 }
 
 // ifMatch is the condition of a request, "" for none.

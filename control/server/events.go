@@ -63,6 +63,8 @@ func (r *request) events() error {
 			return nil // the reader is gone, or the daemon goes down: it asks again
 		case errors.Is(err, context.DeadlineExceeded):
 			err = r.sendEvent([]byte(":\n\n"))
+		case runs.CodeOf(err) == runs.StaleWriter:
+			return nil // who asks again is told why
 		case err != nil:
 			r.s.log.Error("events cut short", "path", r.URL.Path, "err", err)
 			panic(http.ErrAbortHandler)
