@@ -115,10 +115,16 @@ func TestRollbackKeepsFormerRows(t *testing.T) {
 // TestRacesWithRollback: a run that is gone in the middle of a request is not
 // there, and nothing else happens.
 func TestRacesWithRollback(t *testing.T) {
+	for name, cause := range map[string]error{"a full disk": new(wal.NoSpaceError), "a full store": refuse(StoreBytes, "full")} {
+		t.Run(name, func(t *testing.T) { racesWithRollback(t, cause) })
+	}
+}
+
+func racesWithRollback(t *testing.T, cause error) {
 	w := newWorld(t)
 	gone := func() *agent {
 		a := w.start(StartRequest{IdempotencyKey: fmt.Sprint(time.Now())})
-		if err := w.s.denied(uint32(w.ref(a.id)), new(wal.NoSpaceError)); err == nil {
+		if err := w.s.denied(uint32(w.ref(a.id)), cause); err == nil {
 			t.Fatal("it was not denied")
 		}
 		return a

@@ -13,13 +13,13 @@ import (
 // Effects commits outcomes with what a model is shown of them: images of each
 // way to store one. Outcome, projection and images are there together, or none.
 func Effects() *Driver {
-	w := lifeWork{(*lifeAgent).effects}
+	w := lifeWork{script: (*lifeAgent).effects}
 	return w.driver("effects", "outcomes with projections and their images, of each way to store one; settlement")
 }
 
 // Resume lets a run wait for a permission, fail to be dispatched, go on and end.
 func Resume() *Driver {
-	w := lifeWork{(*lifeAgent).resumed}
+	w := lifeWork{script: (*lifeAgent).resumed}
 	return w.driver("resume", "a pause, a grant, a failed dispatch, an activation, a repeated call, settlement")
 }
 

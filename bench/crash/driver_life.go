@@ -11,23 +11,28 @@ import (
 )
 
 // lifeWork is what owners, agents and dispatchers do to one run.
-type lifeWork struct{ script func(*lifeAgent) error }
+type lifeWork struct {
+	script func(*lifeAgent) error
+
+	runBytesMax int64                           // bound of a run, 0 for none
+	judged      func(*Life, *store.Store) error // what is judged besides, nil for nothing
+}
 
 // Cancel cancels a run between a claim and its outcome.
 func Cancel() *Driver {
-	w := lifeWork{(*lifeAgent).cancelled}
+	w := lifeWork{script: (*lifeAgent).cancelled}
 	return w.driver("cancel", "claims, a cancellation, outcomes within it, its end")
 }
 
 // Undo takes a run back whose first row finds no room.
 func Undo() *Driver {
-	w := lifeWork{(*lifeAgent).undone}
+	w := lifeWork{script: (*lifeAgent).undone}
 	return w.driver("undo", "an admission that is undone on a full disk, with its row of the journal and its message")
 }
 
 func (w *lifeWork) driver(name, doc string) *Driver {
 	return &Driver{
-		Name: name, Doc: doc, Live: w.live, Judge: judgeLife, Ballasts: storeBallasts,
+		Name: name, Doc: doc, Live: w.live, Judge: w.judge, Ballasts: storeBallasts,
 	}
 }
 
@@ -36,9 +41,10 @@ var (
 	lifeOwner = runs.Caller{UID: 1, Owner: true}
 )
 
-func openLife(l *Life) (*store.Store, error) {
-	w := storeWork{pack: 1 << 20}
-	s, err := store.Open(context.Background(), storeDir, w.options(l))
+func (w *lifeWork) open(l *Life) (*store.Store, error) {
+	o := (&storeWork{pack: 1 << 20}).options(l)
+	o.RunBytesMax = w.runBytesMax
+	s, err := store.Open(context.Background(), storeDir, o)
 	if err != nil {
 		return nil, &openError{err}
 	}
@@ -46,8 +52,15 @@ func openLife(l *Life) (*store.Store, error) {
 		return s, err
 	}
 	facts := lifeFactsOf(l.Promises())
-	undone := func(id string) bool { return facts.runs[id] != nil && facts.runs[id].tried["rollback"] }
-	if err := errors.Join(facts.judge(s), judgeRead(l.Promises(), s, undone)); err != nil {
+	undone := func(id, file string) bool {
+		f := facts.runs[id]
+		return f != nil && (f.tried["rollback"] || f.tried["delete "+strings.TrimPrefix(file, "payloads/")])
+	}
+	err = errors.Join(facts.judge(s), judgeRead(l.Promises(), s, undone))
+	if err == nil && w.judged != nil {
+		err = w.judged(l, s)
+	}
+	if err != nil {
 		if l.Faulty && l.full == nil {
 			err = &openError{err}
 		}
@@ -56,8 +69,8 @@ func openLife(l *Life) (*store.Store, error) {
 	return s, nil
 }
 
-func judgeLife(l *Life) error {
-	s, err := openLife(l)
+func (w *lifeWork) judge(l *Life) error {
+	s, err := w.open(l)
 	if s != nil {
 		end(l, s, false)
 	}
@@ -65,7 +78,7 @@ func judgeLife(l *Life) error {
 }
 
 func (w *lifeWork) live(l *Life) error {
-	s, err := openLife(l)
+	s, err := w.open(l)
 	if err == nil {
 		l.reads(s)
 		l.look()
@@ -207,9 +220,12 @@ func (a *lifeAgent) cancel() error {
 	})
 }
 
+// lifeAnswerBytes is the size of the answer that a run settles with.
+const lifeAnswerBytes = 1000
+
 func (a *lifeAgent) settle() error {
 	return a.do("settle", 0, func(ctx context.Context) error {
-		_, err := a.s.Settle(ctx, a.c, a.id, runs.SettleRequest{Status: runs.Success, Summary: "done", Payload: strings.NewReader(strings.Repeat("a", 1000))})
+		_, err := a.s.Settle(ctx, a.c, a.id, runs.SettleRequest{Status: runs.Success, Summary: "done", Payload: strings.NewReader(strings.Repeat("a", lifeAnswerBytes))})
 		return err
 	})
 }

@@ -126,7 +126,7 @@ func (l *Life) openedFor(s *store.Store) error {
 	return nil
 }
 
-func never(string) bool { return false }
+func never(_, _ string) bool { return false }
 
 // damaged tells notes of damage in what is stored from those of a copy of the
 // manifest that a crash left behind, and of packs that no batch refers to.

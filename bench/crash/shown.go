@@ -104,8 +104,8 @@ func (r *reader) read(tree fs.FS, name string) {
 }
 
 // judgeRead checks that all that was shown is there, logs as beginnings of what
-// they are now. gone says which runs may be missing.
-func judgeRead(promises []Promise, s *store.Store, gone func(id string) bool) error {
+// they are now. gone says which files of runs may be missing.
+func judgeRead(promises []Promise, s *store.Store, gone func(id, file string) bool) error {
 	latest := map[string]Promise{}
 	for _, p := range promises {
 		if p.What == wasRead && p.N >= latest[p.Text].N {
@@ -117,7 +117,7 @@ func judgeRead(promises []Promise, s *store.Store, gone func(id string) bool) er
 	}
 	tree := view.New(s.Runs(), nil).FS()
 	for name, p := range latest {
-		if gone(strings.Split(name, "/")[1]) {
+		if parts := strings.SplitN(name, "/", 3); gone(parts[1], parts[2]) {
 			continue
 		}
 		b, err := fs.ReadFile(tree, name)

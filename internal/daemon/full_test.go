@@ -187,3 +187,70 @@ func verifyClean(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 }
+
+// TestBounds: a daemon whose store is bounded refuses with whose bound it is,
+// ends what was begun, and goes on when an owner has deleted something.
+func TestBounds(t *testing.T) {
+	dir := shortDir(t)
+	d, stop := serve(t, daemon.Config{Store: filepath.Join(dir, "store"), RunBytesMax: 64 << 10, StoreBytesMax: 100 << 10})
+	c := &control.Client{Socket: d.Config().Socket, Patience: -1}
+	ctx := t.Context()
+	run, other, early := start(t, c), start(t, c), start(t, c)
+	put := func(s control.Started, name string, n int) error {
+		_, err := c.WithWriter(s.Writer).Put(ctx, s.Record.ID, name, "", bytes.NewReader(make([]byte, n)))
+		return err
+	}
+	want := func(err error, code, scope string, limit int64, retryable bool) {
+		t.Helper()
+		var p *control.Problem
+		if !errors.As(err, &p) || p.Status != 507 || p.Code != code || p.Scope != scope || p.Limit != limit || p.Size <= limit || p.Field == "" || p.Retryable != retryable {
+			t.Fatalf("answered with %+v (%v)", p, err)
+		}
+	}
+	want(put(run, "a", 80<<10), "run-bytes", "run", 64<<10, false)
+	if err := errors.Join(put(run, "a", 60<<10), put(other, "b", 38<<10)); err != nil {
+		t.Fatal(err)
+	}
+	want(put(early, "c", 60<<10), "store-bytes", "store", 100<<10, true)
+	if err := c.WithWriter(early.Writer).Rollback(ctx, early.Record.ID); err != nil {
+		t.Errorf("rollback: %v", err)
+	}
+	big := control.StartRequest{ResumeRequest: bytes.Repeat([]byte("r"), 10<<10)}
+	_, err := c.Start(ctx, big)
+	want(err, "store-bytes", "store", 100<<10, true)
+	settled, err := c.WithWriter(other.Writer).Settle(ctx, other.Record.ID, control.SettleRequest{Status: "success", Payload: &control.TerminalPayload{Bytes: make([]byte, 10<<10)}})
+	if err != nil || settled.Record.Phase != "terminal" {
+		t.Fatalf("what was running cannot be ended at the bound: %v", err)
+	}
+	if u := d.Status().Usage; u.Bytes < 100<<10 || u.RunBytesMax != 64<<10 || u.StoreBytesMax != 100<<10 {
+		t.Errorf("status tells %+v", u)
+	}
+	gone, err := c.DeletePayload(ctx, run.Record.ID, "a")
+	if err != nil || gone.Bytes != 60<<10 || gone.Replayed {
+		t.Fatalf("deleted: %+v, %v", gone, err)
+	}
+	if again, err := c.DeletePayload(ctx, run.Record.ID, "a"); err != nil || !again.Replayed || !again.At.Equal(gone.At) {
+		t.Errorf("deleted again: %+v, %v", again, err)
+	}
+	var p *control.Problem
+	if _, err := c.Payload(ctx, run.Record.ID, "a", 0, -1); !errors.As(err, &p) || p.Status != 410 || p.Code != control.CodePayloadDeleted || p.At == nil {
+		t.Errorf("a reader of it is told %v", err)
+	}
+	if _, err := c.DeletePayload(ctx, other.Record.ID, control.TerminalName); control.Code(err) != "protected-source" {
+		t.Errorf("the answer of a run: %v", err)
+	}
+	if err := put(run, "a", 10); control.Code(err) != "payload-conflict" {
+		t.Errorf("its name: %v", err)
+	}
+	if _, err := c.Start(ctx, big); err != nil {
+		t.Errorf("a start with room again: %v", err)
+	}
+	before := d.Status().Usage
+	stop()
+	verifyClean(t, filepath.Join(dir, "store"))
+	d, stop = serve(t, daemon.Config{Store: filepath.Join(dir, "store")})
+	defer stop()
+	if u := d.Status().Usage; u.Bytes < before.Bytes || u.Bytes > before.Bytes+1000 { // the runs were interrupted, which has rows
+		t.Errorf("%d bytes were held, and after a restart %d", before.Bytes, u.Bytes)
+	}
+}

@@ -114,6 +114,7 @@ type victim struct {
 	t       *testing.T
 	program string
 	dir     string
+	flags   []string // of serve, besides
 	cmd     *exec.Cmd
 }
 
@@ -121,7 +122,7 @@ func (d *victim) socket() string { return filepath.Join(d.dir, "s", "control.soc
 
 func (d *victim) spawn() {
 	d.t.Helper()
-	d.cmd = exec.Command(d.program, "serve", "--store", filepath.Join(d.dir, "s"), "--log-level", "error")
+	d.cmd = exec.Command(d.program, append([]string{"serve", "--store", filepath.Join(d.dir, "s"), "--log-level", "error"}, d.flags...)...)
 	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		d.t.Fatal(err)

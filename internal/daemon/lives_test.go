@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -39,7 +40,7 @@ const (
 
 // said is a line that an agent, or the owner, says of what was acknowledged.
 type said struct {
-	What string // started, row, call, settled, cancelled
+	What string // started, row, call, settled, cancelled; undoing, undone
 	Seq  uint64
 	Text string
 	// Shown is what was committed to be shown of a call: its text, or what
@@ -83,6 +84,11 @@ func oneLife() error {
 	if err := c.WithWriter(r.Token()).Rollback(ctx, id); control.Code(err) != "rollback-refused" && control.Code(err) != control.CodeAttachRequired {
 		return fmt.Errorf("a rollback on a disk with space: %w", err) // refused for want of a reason
 	}
+	if resume == "" && rnd.IntN(4) == 0 {
+		if over, err := undo(ctx, c.WithWriter(r.Token()), id, say); over {
+			return err
+		}
+	}
 	safeties := []string{control.ReadOnly, control.ReadOnly, control.Idempotent, control.Mutating}
 	for n := range 4 + rnd.IntN(12) {
 		text := fmt.Sprintf("%s-%d", os.Getenv("AGENT_SEED"), n)
@@ -110,6 +116,34 @@ func oneLife() error {
 	return nil
 }
 
+// livesRunBytesMax is so much that the lives of a run have room in it.
+const livesRunBytesMax = 128 << 10
+
+// undo writes more than there is room for, and takes the run back: it could not
+// even begin. Where the daemon does not know any more why, in another life, the
+// run goes on.
+func undo(ctx context.Context, w *control.Client, id string, say func(said)) (over bool, err error) {
+	_, err = w.Append(ctx, id, []byte(`{"text":"`+strings.Repeat("x", livesRunBytesMax)+`"}`), "")
+	if err == nil {
+		return true, errors.New("a row that is too large for a run was taken")
+	}
+	if control.Code(err) != control.CodeRunBytes && control.Code(err) != control.CodeAttachRequired {
+		return true, err
+	}
+	say(said{What: "undoing"})
+	switch err := w.Rollback(ctx, id); control.Code(err) {
+	case "":
+		if err == nil {
+			say(said{What: "undone"})
+		}
+		return true, err
+	case "rollback-refused", control.CodeAttachRequired:
+		return false, nil
+	default:
+		return true, err
+	}
+}
+
 // aLife is what is known of a run: what was acknowledged.
 type aLife struct {
 	id, thread string
@@ -133,8 +167,8 @@ type lives struct {
 }
 
 // TestKillLives: agents, processes of their own, work, settle, and are killed at
-// random moments, and so is the daemon; owners cancel, resume, and try to roll
-// back. Afterwards nothing that was acknowledged is missing; what has ended has
+// random moments, and so is the daemon; owners cancel and resume; some runs find no
+// room for their first row, and are rolled back. Afterwards nothing that was acknowledged is missing; what has ended has
 // ended the same way ever since, with one terminal row in the journal and one
 // message in its thread; and nothing runs without its agent.
 func TestKillLives(t *testing.T) {
@@ -150,7 +184,7 @@ func TestKillLives(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("%d rounds, -seed %d", rounds, seed)
-	x := &lives{t: t, seed: seed, d: &victim{t: t, program: buildProgram(t), dir: shortDir(t)}, final: map[string]string{}}
+	x := &lives{t: t, seed: seed, d: &victim{t: t, program: buildProgram(t), dir: shortDir(t), flags: []string{"--run-bytes-max", strconv.Itoa(livesRunBytesMax)}}, final: map[string]string{}}
 	t.Cleanup(x.d.kill)
 	x.d.start()
 	ctx, stop := context.WithCancel(t.Context())
@@ -236,7 +270,7 @@ var refusedFor = regexp.MustCompile(`\[[a-z-]+\]`)
 
 // livesMayEnd are the refusals that an agent may end with: its owner was faster.
 // A daemon that was away for too long is no refusal.
-var livesMayEnd = []string{"[cancel-requested]", "[finished]", "[stale-writer]", "[wrong-phase]"}
+var livesMayEnd = []string{"[cancel-requested]", "[finished]", "[stale-writer]", "[wrong-phase]", "[settle-conflict]"}
 
 func (x *lives) say(l *aLife, s said) {
 	x.mu.Lock()
@@ -365,8 +399,11 @@ func (x *lives) check() {
 			count[s.What]++
 		}
 		rec, _, err := c.Get(x.t.Context(), l.id)
-		if control.Code(err) == "unknown-run" && len(l.said) == 0 {
+		if control.Code(err) == "unknown-run" && (len(l.said) == 0 || l.heard("undoing")) {
 			continue
+		}
+		if err == nil && l.heard("undone") {
+			x.t.Errorf("%s was rolled back, and is there", l.id)
 		}
 		if err != nil {
 			x.t.Errorf("%s, of which was said %v: %v", l.id, l.said, err)
@@ -440,10 +477,17 @@ func (x *lives) checkStore() {
 		x.t.Fatal(err)
 	}
 	inJournal, inThread := map[string]int{}, map[string]int{}
+	undone := map[string]bool{}
+	for _, l := range x.all {
+		undone[l.id] = l.heard("undone")
+	}
 	for _, r := range rows {
 		var row struct{ Type, Run string }
 		if err := json.Unmarshal(r.JSON, &row); err != nil {
 			x.t.Fatal(err)
+		}
+		if undone[row.Run] {
+			x.t.Errorf("%s was rolled back, and the journal has %s", row.Run, r.JSON)
 		}
 		if row.Type == "terminal" || row.Type == "cancelled" {
 			inJournal[row.Run]++
@@ -458,6 +502,9 @@ func (x *lives) checkStore() {
 			x.t.Fatal(err)
 		}
 		for _, m := range page.Messages {
+			if undone[m.Run] {
+				x.t.Errorf("%s was rolled back, and its thread has a message of it", m.Run)
+			}
 			if m.Status != "" {
 				inThread[m.Run]++
 			}
