@@ -211,10 +211,14 @@ func (s *Store) ReplayLeftOut(seg uint32) (of func(run uint64) bool, each func(w
 		if err := b.decode(f.Payload); err != nil {
 			return err
 		}
+		before := len(s.index.byAdmit)
 		if _, err := s.index.applyOf(b, f.LSN, f.Pos, runs); err != nil {
 			return err
 		}
-		s.index.sortAdmissions()
+		if len(s.index.byAdmit) != before { // it came among those that were linked already
+			s.index.sortAdmissions()
+			s.index.links = links{}
+		}
 		return nil
 	}
 }

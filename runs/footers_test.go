@@ -362,6 +362,16 @@ func (w *world) shown() string {
 		fmt.Fprintf(&b, "%s %v\n", mustJSON(page), err)
 	}
 	fmt.Fprintf(&b, "%s\n", mustJSON(w.outbox()))
+	uid := uint32(7)
+	for _, q := range []ListQuery{{}, {UID: &uid}, {Thread: "T0"}, {Thread: "T1"}, {Labels: Labels{"a": "x"}}, {Parent: "exec_1"}} {
+		page, err := w.s.List(owner, q)
+		fmt.Fprintf(&b, "listed:")
+		for _, rec := range page.Runs {
+			fmt.Fprintf(&b, " %s", rec.ID)
+		}
+		fmt.Fprintf(&b, " %v\n", err)
+	}
+	fmt.Fprintf(&b, "%+v, accepted %d\n", w.s.Usage(), w.s.acc.bytes)
 	return b.String()
 }
 

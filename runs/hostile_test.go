@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -257,6 +258,30 @@ func TestRefusedPrepare(t *testing.T) {
 	_, err := w.prepare(a.id, PrepareRequest{})
 	wantCode(t, err, AttachWindow)
 	a.mustAttach()
+}
+
+// TestRefusedReset: a store that was not to be emptied, since a write before that
+// found no room, takes writes on.
+func TestRefusedReset(t *testing.T) {
+	w, full := newFull(t)
+	a := w.start(StartRequest{})
+	full.Inject(vfs.Fault{Ops: vfs.OpWrite, Nth: 1, Err: syscall.ENOSPC, Match: isGroup})
+	num := uint32(w.ref(a.id))
+	before := w.s.decide(wal.Lazy, func(lsn uint64) wal.Decision { // it waits for company
+		return w.s.accept(w.s.view(num), lsn, newBatch(num, ownRow(num, "type", "test")))
+	})
+	_, refused := w.s.EndForReset(ctx, owner, true)
+	if err := before.Wait(ctx); err == nil || refused == nil {
+		t.Fatalf("on a full disk a write found room, %v, and the end did, %v", err, refused)
+	}
+	a.mustAppend(`{"x":1}`)
+	if _, err := w.s.EndForReset(ctx, owner, true); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.append(`{"x":1}`)
+	if !errors.Is(err, wal.ErrClosed) {
+		t.Errorf("after the end a row is answered %v", err)
+	}
 }
 
 // TestRefusedStarts: a start that was refused costs no number, and so no memory.

@@ -14,21 +14,29 @@ import (
 // run is active, unless force: that no run is, and that none begins any more, is
 // one decision. active is how many were.
 //
-// There is no way back; see store.Reset for what follows. Needs an owner.
+// From then on there is no way back; see store.Reset for what follows. When it
+// fails, also since something accepted before found no room, changes are taken
+// as ever. Needs an owner.
 func (s *Store) EndForReset(ctx context.Context, c Caller, force bool) (active int, err error) {
 	if !c.owns() {
 		return 0, refuse(NotOwner, "only an owner empties the store")
 	}
+	ended := false
 	err = s.do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
 		nums := s.activeRuns()
 		if active = len(nums); active > 0 && !force {
 			r := refuse(RunsActive, "%d runs are active, such as %s", active, s.nameOf(nums[0]))
 			r.Holder, r.Size = s.nameOf(nums[0]), int64(active)
-			return wal.Decision{Err: r}
+			return wal.Decision{After: lsn - 1, Err: r}
 		}
-		s.over = true
+		s.over, ended = true, true
 		return wal.Decision{After: lsn - 1}
 	})
+	if err != nil && ended {
+		s.mu.Lock()
+		s.over = false
+		s.mu.Unlock()
+	}
 	return active, err
 }
 
