@@ -27,6 +27,7 @@ var groups = []group{
 	{"stream", true, measureStream},
 	{"payload-in", true, measurePayloadIn},
 	{"payload-out", true, measurePayloadOut},
+	{"lists", false, measureLists},
 	{"latency", false, measureLatency},
 	{"amplification", false, measureAmplification},
 	{"replay", false, measureReplay},
@@ -55,6 +56,8 @@ type sizes struct {
 	written      int64 // bytes of rows whose way to the disk is counted
 	tailBytes    int64 // replayed
 	crashBytes   int64 // the largest tail of the time to the first answer
+	listedFew    int   // runs of a small store whose pages are asked for
+	listedMany   int   // and of a large one
 	spaceRuns    int   // whose place on the disk is compared
 	runs         int   // of the large store
 	rowsPerRun   int   // of the one with few rows; the other has ten times as many
@@ -69,6 +72,7 @@ var (
 		roundTime:    time.Second,
 		payloadBytes: 1 << 30, outBytes: 128 << 20, streamBytes: 48 << 20,
 		latencyBytes: 1 << 30, written: 1 << 30, tailBytes: 1 << 30, crashBytes: 256 << 20,
+		listedFew: 1000, listedMany: 100_000,
 		spaceRuns: 2000, runs: 1_000_000, rowsPerRun: 1,
 	}
 )
