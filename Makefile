@@ -62,7 +62,7 @@ crash:
 	go test -count=1 -timeout 0 -v -run '^TestL[45]' ./bench/crash/blockdev -args -budget $(BUDGET)
 
 mutants:
-	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutants$$' ./bench/crash
+	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutant' ./bench/crash
 	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutants$$' ./bench/crash/blockdev
 
 fmt:

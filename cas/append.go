@@ -39,9 +39,7 @@ func (s *Store) append(ctx context.Context, b *block) error {
 				s.stats.hits.Add(1)
 				e.at = at
 				if mutant.On(mutant.DedupBeforeBarrier) {
-					at.p.mu.Lock()
-					at.p.durable = max(at.p.durable, int64(at.hint.End))
-					at.p.mu.Unlock()
+					at.countsAtOnce()
 				}
 			}
 		}

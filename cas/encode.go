@@ -1,6 +1,10 @@
 package cas
 
-import "bytes"
+import (
+	"bytes"
+
+	"durafs/internal/mutant"
+)
 
 // encodeChunk hashes, looks up and compresses a chunk.
 func (s *Store) encodeChunk(b *block, i int, w *workspace) {
@@ -10,6 +14,9 @@ func (s *Store) encodeChunk(b *block, i int, w *workspace) {
 	if at, ok := s.duplicate(e.hdr.ID, raw, w); ok {
 		s.stats.hits.Add(1)
 		e.at = at
+		if mutant.On(mutant.DedupBeforeBarrier) {
+			at.countsAtOnce()
+		}
 		return
 	}
 	if packed, ok := s.codec.encode(w.packed[:0], raw, w.back[:]); ok {

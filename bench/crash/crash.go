@@ -86,6 +86,7 @@ type Life struct {
 	// Rot is what has rotted, for Rotten.
 	Rot simdisk.Damage
 
+	sound  *simdisk.Disk // before it rotted, to be read only
 	salted atomic.Uint32 // salts that were given; see salts
 	full   *fullDisk     // not nil: the disk becomes full, and that is all that fails
 	reader atomic.Pointer[reader]

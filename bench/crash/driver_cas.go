@@ -9,11 +9,15 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"durafs/cas"
 	"durafs/internal/ballast"
+	"durafs/internal/vfs"
 	"durafs/internal/vfs/simdisk"
 )
 
@@ -23,7 +27,7 @@ import (
 func Chunks() *Driver {
 	return &Driver{
 		Name: "chunks", Doc: "payloads in packs that roll, with duplicates and shared flushes; a close and an open between",
-		Live: (&chunkWork{}).live, Judge: (&chunkWork{}).judge,
+		Live: (&chunkWork{}).live, Judge: (&chunkWork{}).judge, Rotten: (&chunkWork{}).rotten,
 		Ballasts: map[string]int64{"/" + ballast.Name: chunkBallast},
 		Explore:  simdisk.Explore{HeadBytes: []int64{63, 64, 65}},
 	}
@@ -40,6 +44,8 @@ const (
 type chunkWork struct {
 	mu sync.Mutex // guards the Life's promises: packs are made and sealed in the background
 	l  *Life
+
+	joining atomic.Pointer[joining]
 }
 
 func (w *chunkWork) promise(p Promise, text any) error {
@@ -88,8 +94,8 @@ type keptRef struct {
 	Ref  cas.Ref
 }
 
-// open opens the chunk store and reads all that was acknowledged.
-func (w *chunkWork) open() (*cas.Store, error) {
+// begin opens the chunk store.
+func (w *chunkWork) begin() (*cas.Store, cas.Recovery, []keptRef, error) {
 	used, refs := map[uint32]uint32{}, promised[keptRef](w, stored)
 	for _, k := range refs {
 		used[k.Ref.Hint.Pack] = max(used[k.Ref.Hint.Pack], k.Ref.Hint.End)
@@ -103,9 +109,15 @@ func (w *chunkWork) open() (*cas.Store, error) {
 		reserve = chunkBallast
 	}
 	s, rec, err := cas.Open(context.Background(), cas.Options{
-		FS: w.l.Disk, Dir: "/", StoreID: [16]byte{1}, Ledger: w, PackBytesMax: 64 << 10, Used: used, SeqAfter: after,
+		FS: w.held(), Dir: "/", StoreID: [16]byte{1}, Ledger: w, PackBytesMax: 64 << 10, Used: used, SeqAfter: after,
 		BallastBytes: reserve,
 	})
+	return s, rec, refs, err
+}
+
+// open opens the chunk store and reads all that was acknowledged.
+func (w *chunkWork) open() (*cas.Store, error) {
+	s, rec, refs, err := w.begin()
 	if err != nil {
 		return nil, &openError{err}
 	}
@@ -176,7 +188,7 @@ func (w *chunkWork) live(l *Life) error {
 	}
 	for i := range lives {
 		last := i == lives-1
-		if err := w.process(uint64(l.Depth*8+i*2), !last); err != nil {
+		if err := w.process(uint64(l.Depth*8+i*4), !last); err != nil {
 			return allowed(l, err)
 		}
 	}
@@ -216,8 +228,8 @@ const chunkBallast = 32 << 10
 // againSeed is the payload that is put when there is space again.
 const againSeed = 201
 
-// puts puts two payloads twice each at the same time, then an earlier one, and a
-// third.
+// puts puts two payloads twice each at the same time, then an earlier one, a third,
+// and a fourth twice.
 func (w *chunkWork) puts(s *cas.Store, seed uint64) error {
 	var wait sync.WaitGroup
 	errs := make([]error, 4)
@@ -225,11 +237,61 @@ func (w *chunkWork) puts(s *cas.Store, seed uint64) error {
 		wait.Go(func() { errs[i] = w.put(s, seed+uint64(i/2)) })
 	}
 	wait.Wait()
-	return errors.Join(append(errs, w.put(s, 1), w.put(s, seed+2))...)
+	return errors.Join(append(errs, w.put(s, 1), w.put(s, seed+3), w.join(s, seed+2))...)
+}
+
+// joining is a put that is held up in its barrier, and another of the same bytes
+// meanwhile: that may be answered no sooner than the barrier has returned.
+type joining struct {
+	begun    chan struct{} // closed when the barrier begins
+	once     sync.Once
+	answered chan struct{} // closed when the other put was answered
+}
+
+// join puts a payload of one chunk, and the same once more while that is on its
+// way.
+func (w *chunkWork) join(s *cas.Store, seed uint64) error {
+	j := &joining{begun: make(chan struct{}), answered: make(chan struct{})}
+	w.joining.Store(j)
+	defer w.joining.Store(nil)
+	first := make(chan error, 1)
+	go func() { first <- w.put(s, seed) }()
+	late := time.NewTimer(20 * joinMax)
+	defer late.Stop()
+	select {
+	case <-j.begun:
+	case <-late.C: // it was stored before, or there are no barriers any more
+	}
+	second := w.put(s, seed)
+	close(j.answered)
+	return errors.Join(<-first, second)
+}
+
+// joinMax is how long a barrier is held up.
+const joinMax = time.Millisecond
+
+// held holds barriers of packs up while a put is to join another.
+func (w *chunkWork) held() vfs.FS {
+	return vfs.Hooked(w.l.Disk, func(c vfs.Call, do func(int64) error) error {
+		if j := w.joining.Load(); j != nil && c.Op == vfs.OpDatasync && strings.HasPrefix(c.Name, "/active-") {
+			j.once.Do(func() { close(j.begun) })
+			late := time.NewTimer(joinMax)
+			defer late.Stop()
+			select {
+			case <-j.answered:
+			case <-late.C:
+			}
+		}
+		return do(vfs.Whole)
+	})
 }
 
 func (w *chunkWork) put(s *cas.Store, seed uint64) error {
-	ref, err := s.Put(context.Background(), bytes.NewReader(chunkPayload(seed)))
+	return w.putWith(context.Background(), s, seed)
+}
+
+func (w *chunkWork) putWith(ctx context.Context, s *cas.Store, seed uint64) error {
+	ref, err := s.Put(ctx, bytes.NewReader(chunkPayload(seed)))
 	if w.l.refused(err) != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ func L7(d *Driver, c Config) Report {
 			all = append(all, rot)
 		}
 		rand.New(rand.NewPCG(r.Seed, 7)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		endsFirst(base, all)
 		total += len(all)
 		r.each(len(all), func(i int) {
 			if r.elapsed() < l7Patience*r.Budget {
@@ -44,6 +45,18 @@ func L7(d *Driver, c Config) Report {
 	return rep
 }
 
+// endsFirst brings the damages of the last bytes of files to the front: of a large
+// file not all are tried, and there stands what tells of the rest of it.
+func endsFirst(disk *simdisk.Disk, all []simdisk.Damage) {
+	n := 0
+	for i, rot := range all {
+		if info, err := disk.Stat(rot.File); err == nil && rot.Off >= info.Size-simdisk.SectorBytes {
+			all[n], all[i] = all[i], all[n]
+			n++
+		}
+	}
+}
+
 // l7Patience is how many budgets a driver's damages may take.
 const l7Patience = 2
 
@@ -51,7 +64,7 @@ func (r *run) rotten(base *simdisk.Disk, first *Life, rot simdisk.Damage, closes
 	disk := base.Clone()
 	disk.Damage(rot)
 	l := after(disk.Clone(), 1, r.Seed, first.Promises())
-	l.Closes, l.Rot = closes, rot
+	l.Closes, l.Rot, l.sound = closes, rot, base
 	r.visited.Add(1)
 	r.judged.Add(1)
 	r.lives.Add(1)

@@ -17,7 +17,12 @@ import (
 type storeModel struct {
 	runs  map[string]*runModel
 	order []string
+	// forgotten runs are there, and nothing is promised of them any more.
+	forgotten int
 }
+
+// forgotten is a promise of N runs that were tried, and no more.
+const forgotten = "forgotten"
 
 type runModel struct {
 	writer   string // "": the start was not acknowledged
@@ -44,7 +49,11 @@ type putModel struct {
 func modelOfStore(promises []Promise) *storeModel {
 	m := &storeModel{runs: map[string]*runModel{}}
 	for _, p := range promises {
-		if p.What == wasRead {
+		switch p.What {
+		case wasRead:
+			continue
+		case forgotten:
+			m.forgotten += int(p.N)
 			continue
 		}
 		id, text, _ := strings.Cut(p.Text, "\x00")
@@ -84,8 +93,8 @@ func (r *runModel) ack(salt uint64, n int) {
 
 // judge holds a store against the model.
 func (m *storeModel) judge(s *store.Store) error {
-	if n := int(s.Runs().Newest()); n > len(m.runs) {
-		return fmt.Errorf("there are %d runs, of %d that were tried", n, len(m.runs))
+	if n := int(s.Runs().Newest()); n > len(m.runs)+m.forgotten {
+		return fmt.Errorf("there are %d runs, of %d that were tried", n, len(m.runs)+m.forgotten)
 	}
 	for _, id := range m.order {
 		if err := m.runs[id].judge(s, id); err != nil {

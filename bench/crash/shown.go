@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
@@ -96,8 +97,8 @@ func (r *reader) readOnce(tree fs.FS, name string) {
 
 func (r *reader) read(tree fs.FS, name string) {
 	b, err := fs.ReadFile(tree, name)
-	if err != nil {
-		return
+	if err != nil || r.l.Faulty && bytes.Contains(b, []byte(`"type":"damaged"`)) {
+		return // what could not be read was told as that
 	}
 	r.shown[name] = int64(len(b))
 	r.l.Promise(Promise{What: wasRead, N: uint64(len(b)), M: uint64(crc32.Checksum(b, castagnoli)), Text: name})

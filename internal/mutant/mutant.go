@@ -6,7 +6,7 @@
 // with the tag "mutants", Use switches one on, and bench/crash runs every layer
 // over each:
 //
-//	go test -tags mutants ./bench/crash -run Mutants -v
+//	make mutants
 package mutant
 
 // Name is a fault.
