@@ -102,25 +102,38 @@ func TestCyclesOfALog(t *testing.T) {
 			Name: "log", Live: func(l *Life) error { return dropAndDie(&w, l) },
 			Judge: func(l *Life) error { _, err := w.open(l); return err },
 		},
-		bytesMax: func(int) int64 { return 64*w.segment + 4*manifestBytes },
+		bytesMax: func(int) int64 { return 32*w.segment + 4*manifestBytes },
 		strange:  remains,
 		forget:   latestOfLog,
 	}
 	c.lead(t, *cycles)
 }
 
-// dropAndDie appends, drops what is sealed, and is killed.
+// dropAndDie appends, drops until little is left, and is killed. A crash may
+// undo any part of that, for the next life to do.
 func dropAndDie(w *recycleWork, l *Life) error {
 	o, err := w.open(l)
 	if err != nil {
 		return err
 	}
 	o.log.Start(&published{last: o.last()})
-	err = errors.Join(w.append(l, o, 4), w.drop(l, o.log))
+	err = w.append(l, o, 4)
+	for range dropsMax {
+		if err == nil && len(filesOf(l.Disk, "/wal")) > filesKept {
+			err = w.drop(l, o.log)
+		}
+	}
 	l.Kill()
 	o.log.Close(context.Background())
 	return err
 }
+
+const (
+	// filesKept are the active segment, the next, one that is being sealed, the
+	// manifest's copies and some more.
+	filesKept = 8
+	dropsMax  = 40
+)
 
 // latestOfLog leaves out what later promises say too.
 func latestOfLog(all []Promise) (kept []Promise) {
@@ -160,7 +173,7 @@ const (
 	// segment and a pack that end with it, and what is in them.
 	storeCycleBytes = 48 << 10
 	// storeCyclesShare: a whole store takes longer to open than a log.
-	storeCyclesShare = 5
+	storeCyclesShare = 10
 	// runsJudged are the latest runs, whose content is judged.
 	runsJudged = 6
 )
