@@ -9,7 +9,8 @@
 # make crash   kill and restart the daemon ROUNDS (500) times under each of three loads, then
 #              cut, fail and rot a simulated disk for BUDGET (5m) per driver and layer, then
 #              cut and fail a real ext4 for BUDGET each
-# make mutants plant each known fault, and let the crash harness find it
+# make mutants plant each known fault, and let the crash harness find it on the simulated disk;
+#              mutants-disk: on real file systems, which takes minutes
 # make fmt     format everything
 #
 # demo, test, race install what is missing (Debian, as root).
@@ -25,7 +26,7 @@ TIMEOUT  ?= 20m
 # measures nothing.
 RACE = $$(go list ./... | grep -v -e /bench$$ -e /tidy$$)
 
-.PHONY: help build demo test lint race fuzz bench crash mutants fmt
+.PHONY: help build demo test lint race fuzz bench crash mutants mutants-disk fmt
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
@@ -63,6 +64,9 @@ crash:
 
 mutants:
 	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutant' ./bench/crash
+
+mutants-disk:
+	@scripts/setup
 	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutants$$' ./bench/crash/blockdev
 
 fmt:
