@@ -10,14 +10,19 @@ import (
 // begin. Where r has no idempotency key, Start makes one up, so that a broken
 // connection does not leave two runs behind.
 func (c *Client) Start(ctx context.Context, r StartRequest) (Started, error) {
-	k, err := jsonCall(http.MethodPost, "/v1/runs", r)
+	return c.begin(ctx, "/v1/runs", r, r.IdempotencyKey)
+}
+
+// begin asks for a new run; key may be "".
+func (c *Client) begin(ctx context.Context, path string, r any, key string) (Started, error) {
+	k, err := jsonCall(http.MethodPost, path, r)
 	if err != nil {
 		return Started{}, err
 	}
-	if r.IdempotencyKey == "" {
-		r.IdempotencyKey = rand.Text()
+	if key == "" {
+		key = rand.Text()
 	}
-	k.header.Set(HeaderIdempotencyKey, r.IdempotencyKey)
+	k.header.Set(HeaderIdempotencyKey, key)
 	k.repeatable = true
 	var s Started
 	h, err := c.answer(ctx, k, &s)

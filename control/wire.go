@@ -7,7 +7,7 @@ type StartRequest struct {
 	// ID is the caller's choice: a lower-case UUID, or exec_ and 1 to 64 of
 	// [A-Za-z0-9_-]. "" lets the daemon issue a UUIDv7.
 	ID     string            `json:"id,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels map[string]string `json:"labels,omitzero"`
 	Parent string            `json:"parent,omitempty"`
 	// Task is the task's text; the record keeps a short masked preview.
 	Task string `json:"task,omitempty"`

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 
 	"durafs/wal"
@@ -30,9 +31,9 @@ func (s *Store) accept(l *live, lsn uint64, batches ...*wal.Batch) wal.Decision 
 	at := s.clock.Now().UnixNano()
 	for n, b := range batches {
 		v := b.Value.(*batch)
-		v.stamp = stamp{at: at, journal: s.journalBefore(v), runs: []stampRun{{run: l.num, ordinal: l.ordinals, seq: l.seq + 1}}}
+		v.stamp = stamp{at: cmp.Or(v.copiedAt, at), journal: s.journalBefore(v), runs: []stampRun{{run: l.num, ordinal: l.ordinals, seq: l.seq + 1}}}
 		for k := range v.entries {
-			s.acceptEntry(l, &v.entries[k], lsn+uint64(n), at)
+			s.acceptEntry(l, &v.entries[k], lsn+uint64(n), v.stamp.at)
 		}
 		b.Stamp = appendStamp(make([]byte, 0, stampRunBytes+stampTailBytes), v.stamp)
 	}
@@ -44,7 +45,9 @@ func (s *Store) accept(l *live, lsn uint64, batches ...*wal.Batch) wal.Decision 
 func (s *Store) acceptEntry(l *live, e *entry, lsn uint64, at int64) {
 	switch e.kind {
 	case kindAdmission:
-		l.admission, l.tools = lsn, newTools()
+		if l.admission = lsn; l.seq == 0 { // else it is a copy, whose calls are in its log
+			l.tools = newTools()
+		}
 	case kindRecord:
 		e.rec.setTimes(unixTime(at))
 		if l.epoch != e.rec.epoch {

@@ -3,9 +3,11 @@ package runs
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
+	"durafs/cas"
 	"durafs/wal"
 )
 
@@ -170,10 +172,7 @@ func (s *Store) putRowBody(ctx context.Context, num uint32, w *groupRow, sc scan
 	if err != nil {
 		return err
 	}
-	p := payload{
-		name:   name,
-		source: numLogBody, contentType: "application/json", ref: ref,
-	}
+	p := rowBody(ref)
 	e := p.entry(num)
 	w.extra, w.name = &e, nameHash(num, p.name)
 	r := row{flags: rowPreview, text: preview(sc, p.name, ref.ID.String())}
@@ -182,6 +181,14 @@ func (s *Store) putRowBody(ctx context.Context, num uint32, w *groupRow, sc scan
 	}
 	w.entry = r.entry(num)
 	return nil
+}
+
+// rowBody is the payload that holds the whole of a large row.
+func rowBody(ref cas.Ref) payload {
+	return payload{
+		name:   rowBodyPrefix + hex.EncodeToString(ref.ID[:16]),
+		source: numLogBody, contentType: "application/json", ref: ref,
+	}
 }
 
 // submitRows encodes what of the group is new and submits it. Not done: what

@@ -37,7 +37,13 @@ func (x *index) applyOf(b *batch, lsn uint64, pos wal.Position, of map[uint32]bo
 			}
 			continue
 		}
-		if e.kind != kindAdmission && x.phase(e.run) == PhaseNone {
+		if e.kind == kindStaged {
+			if err := x.applyStaged(b, e); err != nil {
+				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
+			}
+			continue
+		}
+		if e.kind != kindAdmission && x.phase(e.run) == PhaseNone && !(b.stages(e.run) && x.known(e.run)) {
 			known, err := x.orphan(b, e, lsn, seqs)
 			if err != nil {
 				return 0, fmt.Errorf("LSN %d: %w", lsn, err)
@@ -50,7 +56,7 @@ func (x *index) applyOf(b *batch, lsn uint64, pos wal.Position, of map[uint32]bo
 		var err error
 		switch e.kind {
 		case kindAdmission:
-			err = x.applyAdmission(e, lsn, b.stamp.at, at)
+			err = x.applyAdmission(b, e, lsn, at)
 			changed |= ChangedAdmitted
 		case kindRecord:
 			var kinds ChangeKinds
@@ -127,6 +133,7 @@ func (x *index) orphan(b *batch, e entry, lsn uint64, seqs []uint64) (known bool
 	}
 	x.newest = max(x.newest, e.run)
 	x.damageOf(e.run)
+	delete(x.staged, e.run) // it has come, and what said so is lost
 	r := b.stamp.find(e.run)
 	switch e.kind {
 	case kindRecord:
@@ -139,7 +146,7 @@ func (x *index) orphan(b *batch, e entry, lsn uint64, seqs []uint64) (known bool
 	return false, nil
 }
 
-func (x *index) applyAdmission(e entry, lsn uint64, at int64, where place) error {
+func (x *index) applyAdmission(b *batch, e entry, lsn uint64, where place) error {
 	a, err := parseAdmission(e)
 	if err != nil {
 		return err
@@ -148,10 +155,13 @@ func (x *index) applyAdmission(e entry, lsn uint64, at int64, where place) error
 		return badBatch("it admits run %s again", a.id)
 	}
 	c, i := x.admit(e.run, a)
-	c.admission[i], c.started[i], c.heartbeat[i] = lsn, at, at
+	c.admission[i], c.started[i], c.heartbeat[i] = lsn, b.stamp.at, b.stamp.at
 	x.setPhase(e.run, Running)
-	x.phased = max(x.phased, at)
+	x.phased = max(x.phased, b.stamp.at)
 	x.recentOf(e.run).admission = where
+	if err := x.unstage(b, e.run); err != nil {
+		return err
+	}
 	if a.keyed {
 		x.starts.add(a.key, e.run)
 	}

@@ -57,6 +57,10 @@ const (
 type batch struct {
 	entries []entry
 	stamp   stamp
+
+	// copiedAt is the time that the accept step stamps, where what the batch
+	// holds happened before: Unix nanoseconds, 0 for now.
+	copiedAt int64
 }
 
 type entry struct {
@@ -190,7 +194,7 @@ func decodeEntry(b []byte) (e entry, n int, err error) {
 	n = entryHeaderBytes + int(size)
 	e = entry{kind: kind(b[0]), flags: b[1], run: binary.LittleEndian.Uint32(b[8:]), body: b[entryHeaderBytes:n:n]}
 	switch {
-	case e.kind == 0 || e.kind >= kindCount || e.kind > kindDelivered && e.kind < kindDeleted:
+	case !e.kind.known():
 		return e, 0, badBatch("the kind of an entry is %d", e.kind)
 	case e.flags&^kinds[e.kind].flags != 0 || b[2] != 0 || b[3] != 0:
 		return e, 0, badBatch("an entry has unknown flags")

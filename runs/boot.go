@@ -30,6 +30,7 @@ func (s *Store) Boot(ctx context.Context, log *wal.Log, chunks *cas.Store) error
 	s.endRestore()
 	s.published = max(s.published, log.Durable())
 	s.numbers.Store(max(s.index.newest, log.HighWater().Run))
+	s.index.dropAllStaged()
 	s.acc.settings, s.acc.bytes = s.index.settings, s.index.bytes
 	s.initDuty()
 	s.outbox.begin(&s.index.deliveries)

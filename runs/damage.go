@@ -96,7 +96,7 @@ func (x *index) loseOf(num, count uint32) {
 	d := x.damageOf(num)
 	d.apart = true
 	c, i := x.at(num)
-	if c.phase[i] == PhaseNone {
+	if !x.known(num) {
 		return // its start is lost, and with it who it is
 	}
 	if d.loss == nil {
@@ -104,16 +104,18 @@ func (x *index) loseOf(num, count uint32) {
 		x.pushExtent(num, makeExtent(wal.Position{}, d.loss.seq, d.loss.off))
 		d.changes++
 	}
-	if d.revision == 0 {
-		d.revision = c.revision[i]
-	}
 	if count == 0 {
 		d.loss.endless = true
 	}
 	c.lastSeq[i] = boundedAdd(c.lastSeq[i], count)
-	c.revision[i] = boundedAdd(c.revision[i], count)
 	c.payloads[i] = boundedAdd(c.payloads[i], count)
-	d.epoch = max(d.epoch, boundedAdd(c.epoch[i], count))
+	if x.phase(num) != PhaseNone { // else it is to come, and has no record before it has
+		if d.revision == 0 {
+			d.revision = c.revision[i]
+		}
+		c.revision[i] = boundedAdd(c.revision[i], count)
+		d.epoch = max(d.epoch, boundedAdd(c.epoch[i], count))
+	}
 	x.setLogBytes(c, i, d.loss.off+int64(len(d.loss.line(nil, c.lastSeq[i]))))
 }
 

@@ -149,6 +149,8 @@ func (d *derived) addEntry(e entry, at derivedAt) (err error) {
 		err = d.addDeleted(r, e, at)
 	case kindDelivery, kindDelivered:
 		changes, err = false, r.addDelivery(e, at)
+	case kindStaged:
+		r.row.flags, changes = r.row.flags|flagStaged, false
 	case kindClaim, kindOutcome: // see apply
 		r.row.otherBytes += int64(len(e.body))
 		changes = false

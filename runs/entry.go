@@ -29,9 +29,15 @@ const (
 	kindDelivery                   // a run's end waits to be told to a sink
 	kindDelivered                  // it was, or will not be
 
+	kindStaged  kind = 17 // what stands beside it is of a run to come; no body
 	kindDeleted kind = 19 // an owner has deleted a payload; body: JSON
 	kindCount   kind = 20
 )
+
+// known reports whether there is such a kind.
+func (k kind) known() bool {
+	return 0 < k && k <= kindStaged || k == kindDeleted
+}
 
 // Flags of entries.
 const (

@@ -54,6 +54,9 @@ const (
 	SettleConflict      Code = "settle-conflict"
 	UnaccountedCalls    Code = "unaccounted-calls"
 	RunDamaged          Code = "run-damaged"
+	BadCopy             Code = "bad-copy"
+	LogCompacted        Code = "log-compacted"
+	CopyRefused         Code = "copy-refused"
 	CallExists          Code = "call-exists"
 	UnknownCall         Code = "unknown-call"
 	OutcomeConflict     Code = "outcome-conflict"
@@ -132,6 +135,9 @@ var advice = map[Code]string{
 	LockHeld:            "wait until the holder is over, or give lock_wait",
 	RollbackRefused:     "settle the run instead",
 	UnknownThread:       "check the name; the threads there are can be listed",
+	BadCopy:             "use branch or before with a call, or revise with a call and a message",
+	LogCompacted:        "nothing is left of its calls; what the record and the payloads say can still be read",
+	CopyRefused:         "copy it up to an earlier call",
 	UnknownDelivery:     "check the id; the outbox lists what there is, and what was told is not in it any more",
 	UnknownSink:         "serve with that sink again, or drop the delivery",
 	DeliveryOpen:        "wait until the sink has answered, and try again",

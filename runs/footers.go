@@ -59,9 +59,9 @@ func (s *Store) Sealed(seg uint32) {
 	for nums := range slices.Chunk(d.sorted(), sealingSliceRuns) {
 		s.mu.Lock()
 		for _, num := range nums {
-			if d.runs[num].hasParts() && s.index.phase(num) != PhaseNone {
-				c, i := s.index.at(num)
-				c.tail[i] = seg
+			if d.runs[num].hasParts() {
+				c, i := s.index.grow(num)
+				c.tail[i] = seg // also of one that will not come: the next footer says so
 				s.index.forget(num, seg)
 			}
 		}
@@ -243,11 +243,16 @@ func (x *index) load(r *tableRow) error {
 		x.loadRemoved(r)
 		return nil
 	}
-	if (c.phase[i] == PhaseNone) != (r.admission != 0) {
+	switch staged := r.flags&flagStaged != 0; {
+	case c.phase[i] != PhaseNone && (r.admission != 0 || staged), c.phase[i] == PhaseNone && r.admission == 0 && !staged:
 		return badTable("run %d is admitted twice, or never", r.run)
+	case staged && r.admission == 0:
+		x.staged[r.run] = struct{}{}
+		x.newest = max(x.newest, r.run)
 	}
 	phase := PhaseNone // once, since a run that is finished need not go among those that are not
 	if r.admission != 0 {
+		delete(x.staged, r.run)
 		key, text := r.split()
 		c.text[i], c.thread[i] = x.text.add(text), x.threadOf(text)
 		c.admission[i], c.started[i] = r.admission, r.started
@@ -261,7 +266,7 @@ func (x *index) load(r *tableRow) error {
 	if r.revision != 0 {
 		c.flags[i] &^= recordFlags // the newest record says them
 	}
-	c.flags[i] |= r.flags &^ flagKeyed
+	c.flags[i] |= r.flags &^ (flagKeyed | flagStaged)
 	x.setLogBytes(c, i, c.logBytes[i]+int64(r.bytes))
 	x.addOther(c, i, r.otherBytes)
 	c.lastSeq[i], c.payloads[i] = max(c.lastSeq[i], r.lastSeq), max(c.payloads[i], r.payloads)

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"durafs/internal/vfs"
+	"durafs/projection"
 	"durafs/segment"
 	"durafs/wal"
 )
@@ -71,60 +72,27 @@ func (w *world) fill(rt *rapid.T) []*agent {
 				rt.Fatal(err)
 			}
 		},
-		"call": func(rt *rapid.T) {
+		"copy": func(rt *rapid.T) {
 			a := pick(rt)
-			if got, err := a.claim(fmt.Sprint(w.s.Newest(), len(w.rows(a.id))), "t", "idempotent"); err == nil && rapid.Bool().Draw(rt, "ends") {
-				a.outcome(got.Call, `{"status":"ok"}`)
+			n++
+			b, _, err := w.copy(a.id, rapid.SampledFrom([]projection.CopyKind{"branch", "before", "revise"}).Draw(rt, "kind"), 1, StartRequest{ID: fmt.Sprintf("exec_%d", n)})
+			if code := CodeOf(err); err != nil && code != UnknownCall && code != CallOpen && code != TargetNotEnrolled {
+				rt.Fatal(err)
+			}
+			if err == nil {
+				agents = append(agents, b)
 			}
 		},
-		"late": func(rt *rapid.T) {
-			a := pick(rt)
-			rec, err := w.s.Record(w.ref(a.id))
+		"copy in part": func(rt *rapid.T) {
+			src := uint32(w.ref(pick(rt).id))
+			source, err := w.s.copied(src)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if rec.Epoch > 1 {
-				a.w.s.Append(ctx, Caller{UID: 7, Writer: w.s.token(uint32(w.ref(a.id)), 1, purposeWriter)}, a.id, rowsOf(`{"late":1}`), "")
-			}
-		},
-		"again": func(rt *rapid.T) {
-			if n > 1 {
-				k := rapid.IntRange(1, n/2).Draw(rt, "key") * 2
-				st, err := w.s.Start(ctx, Caller{UID: 7}, StartRequest{IdempotencyKey: fmt.Sprint("key", k)})
-				if CodeOf(err) == "" && err != nil {
-					rt.Fatal(err)
-				}
-				for _, a := range agents {
-					if err == nil && a.id == st.Record.ID && st.Writer != "" {
-						a.c.Writer = st.Writer
-					}
-				}
-			}
-		},
-		"setting": func(rt *rapid.T) {
-			w.s.SetToolClass(ctx, owner, fmt.Sprint("tool", rapid.IntRange(0, 3).Draw(rt, "tool")), rapid.SampledFrom([]Safety{"", Mutating}).Draw(rt, "class"))
-		},
-		"post": func(rt *rapid.T) {
-			k := rapid.IntRange(0, 5).Draw(rt, "key")
-			w.s.Post(ctx, owner, fmt.Sprint("T", k%3), PostRequest{Message: []byte(`"post"`), IdempotencyKey: fmt.Sprint("post", k)})
-		},
-		"rollback": func(rt *rapid.T) {
-			n++
-			r := StartRequest{ID: fmt.Sprintf("exec_%d", n), Labels: Labels{"thread": "T0"}, Message: []byte(`"undone"`), ResumeRequest: []byte("resume")}
-			if n%2 == 0 {
-				r.IdempotencyKey = fmt.Sprint("key", n)
-			}
-			a := w.start(r)
-			if rapid.Bool().Draw(rt, "in the next segment") {
-				for range 3 {
-					pick(rt).append(fmt.Sprintf(`{"text":"%s"}`, strings.Repeat("t", 60<<10)))
-				}
-			}
-			w.s.mu.Lock()
-			w.s.acc.runs[uint32(w.s.index.find(a.id))].denied = true // as if for want of space
-			w.s.mu.Unlock()
-			if err := w.s.Rollback(ctx, a.c, a.id); err != nil && CodeOf(err) != RollbackRefused {
-				rt.Fatal(err)
+			c := &copying{s: w.s, src: src, source: source, kind: "branch", call: 1}
+			err = c.stage(ctx, &starting{caller: owner, req: StartRequest{ID: "exec_never"}})
+			if err == nil && rapid.Bool().Draw(rt, "given up") {
+				c.end()
 			}
 		},
 		"enrol": func(rt *rapid.T) {

@@ -49,6 +49,10 @@ type index struct {
 
 	removed bool // a run that was loaded was removed; see endRestore
 
+	// staged are the runs to come: of which there are rows and payloads, and
+	// not yet an admission. See staged.go.
+	staged map[uint32]struct{}
+
 	links links
 
 	// live holds the runs that are not finished, by phase.
@@ -140,7 +144,7 @@ func newIndex() index {
 		ids: newIDs(), seed: maphash.MakeSeed(),
 		recent: map[uint32]*recent{}, keys: map[hash16]keyedRow{}, names: map[hash16]place{},
 		late: map[uint32]lateCount{}, outboxes: map[uint32]place{}, deleted: map[uint32]uint32{}, deliveries: newDeliveries(), whole: newWhole(), threads: map[string]*thread{},
-		damaged: map[uint32]*damage{},
+		damaged: map[uint32]*damage{}, staged: map[uint32]struct{}{},
 	}
 	for p := range x.live {
 		if p != int(PhaseNone) && !Phase(p).sealed() {

@@ -24,11 +24,12 @@ const (
 )
 
 // sources is the policy of each source of payloads: whether a caller may put
-// one, whether it is shown, whether an owner may delete it. What is right for
+// one, whether it is shown, whether an owner may delete it, whether a copy of the
+// run has it too. What is right for
 // each is the projection's to say, since those are what refers to most.
 var sources = func() (t [sourceCount]struct {
-	name             Source
-	put, show, purge bool
+	name                   Source
+	put, show, purge, copy bool
 },
 ) {
 	for n, name := range map[sourceNumber]Source{
@@ -36,7 +37,7 @@ var sources = func() (t [sourceCount]struct {
 		numResumeRequest: SourceResumeRequest, numToolResult: SourceToolResult, numProjection: SourceProjection,
 	} {
 		p := projection.PolicyOf(projection.Source(name))
-		t[n].name, t[n].put, t[n].show, t[n].purge = name, p.Put, p.Show, p.Delete
+		t[n].name, t[n].put, t[n].show, t[n].purge, t[n].copy = name, p.Put, p.Show, p.Delete, p.Copy
 	}
 	return t
 }()

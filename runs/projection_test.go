@@ -488,3 +488,42 @@ func TestHistoryOfSessions(t *testing.T) {
 		})
 	}
 }
+
+// TestHistoryOfLargeBatches: a stretch of the index that ends within a batch
+// tells nothing twice.
+func TestHistoryOfLargeBatches(t *testing.T) {
+	w := newWorld(t)
+	a := w.start(StartRequest{ID: "exec_a"})
+	var rows []string
+	const calls = 400
+	for n := range calls {
+		id := fmt.Sprintf("c%d", n)
+		rows = append(rows,
+			`{"role":"assistant","tool_calls":[{"id":"`+id+`","function":{"name":"t","arguments":"{}"}}],"text":"`+strings.Repeat("x", 300)+`"}`,
+			`{"role":"tool","tool_call_id":"`+id+`","content":"`+id+strings.Repeat("y", 300)+`"}`)
+	}
+	a.mustAppend(rows...)
+	for range 2 {
+		seen := 0
+		err := w.s.walkEntries(uint32(w.ref(a.id)), func(_ *batch, e entry) error {
+			if e.kind == kindRow {
+				seen++
+			}
+			return nil
+		})
+		if err != nil || seen != int(w.info(a.id).Rows) {
+			t.Errorf("a walk tells of %d rows, %v", seen, err)
+		}
+		lines := strings.Split(strings.TrimSuffix(a.history(HistoryRequest{}), "\n"), "\n")
+		if len(lines) != calls {
+			t.Fatalf("the history has %d calls", len(lines))
+		}
+		for n, line := range lines {
+			if !strings.Contains(line, fmt.Sprintf(`"text":"c%dy`, n)) {
+				t.Errorf("call %d is %.100s", n+1, line)
+			}
+		}
+		w.reopen()
+		a.mustAttach()
+	}
+}

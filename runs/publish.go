@@ -18,7 +18,7 @@ func (s *Store) Publish(batches []*wal.Batch) {
 		events = append(events, feedOf(v, b.LSN, func(n int) place { return makePlace(b.Pos, n) })...)
 		for _, r := range v.stamp.runs {
 			s.settleLive(r.run, v, b.LSN)
-			if r.run != 0 {
+			if r.run != 0 && s.index.phase(r.run) != PhaseNone || kinds&ChangedRemoved != 0 {
 				changes = addChange(changes, Change{Ref: Ref(r.run), Kinds: kinds, Deleted: deletedIn(v, r.run, kinds)})
 			}
 		}

@@ -137,6 +137,8 @@ func (s *Store) mayRollback(l *live, was *record, gone *removal, wrote bool) *Re
 	}
 	ring := s.index.journals[gone.Journal]
 	switch {
+	case was.CopiedFrom != "":
+		why = "it is a copy"
 	case !l.denied:
 		why = "no write of it was turned away for want of space in this life of the daemon"
 	case wrote || l.wrote != 0 || l.ordinals > ownPayloads:

@@ -236,9 +236,12 @@ func (s *Store) remake(seg uint32, cause error) error {
 // prevOf looks for the segment with parts of the run before those of l.
 func (s *Store) prevOf(l *link, num uint32) (uint32, error) {
 	for _, m := range l.marks {
-		if m.kind == kindAdmission {
+		if m.kind == kindAdmission && l.part.firstSeq <= 1 { // of a copy, rows stand before it
 			return 0, nil
 		}
+	}
+	if l.part.firstSeq == 1 {
+		return 0, nil
 	}
 	for seg := l.seg - 1; seg > 0; seg-- {
 		if _, ok := s.sectionsOf(seg); !ok {

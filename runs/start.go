@@ -35,18 +35,32 @@ const classNone = "read-only"
 // its former self. A run that a restart interrupted meanwhile stays so: whoever
 // has the token attaches.
 func (s *Store) Start(ctx context.Context, c Caller, r StartRequest) (Started, error) {
-	if err := checkStart(&r); err != nil {
+	a, err := s.newStarting(c, r, "start\x00")
+	if err != nil {
 		return Started{}, err
 	}
+	return s.begin(ctx, a)
+}
+
+// newStarting checks a start; scope tells its idempotency key from others.
+func (s *Store) newStarting(c Caller, r StartRequest, scope string) (*starting, error) {
+	if err := checkStart(&r); err != nil {
+		return nil, err
+	}
 	if err := s.log.ReadOnly(); err != nil {
-		return Started{}, err
+		return nil, err
 	}
 	a := &starting{caller: c, req: r, until: s.clock.Boot() + r.LockWait}
 	if r.IdempotencyKey != "" {
-		sum := blake3.Sum256(append([]byte("start\x00"), r.IdempotencyKey...))
+		sum := blake3.Sum256(append([]byte(scope), r.IdempotencyKey...))
 		a.key = hash16(sum[:16])
 		a.bodyHash = hash16(r.BodyHash[:16])
 	}
+	return a, nil
+}
+
+// begin admits a run, or answers with the one that its key has begun.
+func (s *Store) begin(ctx context.Context, a *starting) (Started, error) {
 	var started Started
 	err := retry(ctx, func() (done bool, err error) {
 		num, err := s.startedAs(a)
@@ -68,6 +82,7 @@ type starting struct {
 	caller        Caller
 	req           StartRequest
 	key, bodyHash hash16
+	copy          *copying      // nil for a run of its own
 	resume        *cas.Ref      // where the resume request was put
 	until         time.Duration // boot time up to which it waits for its lock
 
@@ -94,14 +109,22 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	if err := s.putResume(ctx, a); err != nil {
 		return Started{}, true, err
 	}
+	if a.copy != nil {
+		if err := a.copy.stage(ctx, a); err != nil {
+			return Started{}, true, err
+		}
+	}
 	turn, leave, err := s.waitLock(ctx, a.req.Lock, s.lockParent(a), a.until-s.clock.Boot())
 	if err != nil {
 		return Started{}, true, err
 	}
 	defer leave()
 	lockParent := s.lockParent(a)
-	num := s.numbers.Add(1)
-	rec := s.firstRecord(a)
+	l := a.copy.live()
+	if l == nil {
+		l = &live{num: s.numbers.Add(1)}
+	}
+	num, rec := l.num, s.firstRecord(a)
 	if rec.Lock != "" {
 		rec.LockParent = lockParent
 	}
@@ -115,13 +138,16 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 	}
 	token := s.token(num, rec.epoch, purposeWriter)
 	overtaken, given := false, false
-	err = s.do(ctx, wal.Ordinary, func(lsn uint64) wal.Decision {
+	err = s.do(a.copy.waits(ctx), wal.Ordinary, func(lsn uint64) wal.Decision {
 		if a.keyed() && !s.startHolds(a) {
 			overtaken = true
 			return wal.Decision{}
 		}
 		if s.find(rec.ID) != 0 {
 			return s.refuseTaken(rec.ID)
+		}
+		if err := a.copy.broken(); err != nil {
+			return wal.Decision{Err: err}
 		}
 		switch now := s.acc.settings.target(rec.Target); {
 		case now != target:
@@ -137,7 +163,6 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 			l := s.view(holder)
 			return l.answer(s.lockHeld(rec.Lock, holder))
 		}
-		l := &live{num: num}
 		if r := s.noRoom(l, "run", b); r != nil {
 			return wal.Decision{Err: r}
 		}
@@ -149,15 +174,16 @@ func (s *Store) startNew(ctx context.Context, a *starting) (Started, bool, error
 		l.token, given = token, true
 		return d
 	})
-	if outOfSpace(err) {
+	if outOfSpace(err) && a.copy == nil {
 		err = s.neverThere(num, rec, a, err)
 	}
-	if !given { // nobody has heard of the number
+	if !given && a.copy == nil { // nobody has heard of the number
 		s.numbers.CompareAndSwap(num, num-1)
 	}
 	if err != nil || overtaken {
 		return Started{}, err != nil, err
 	}
+	a.copy.admitted()
 	st, err := s.started(num, rec.epoch, a.caller)
 	return st, true, err
 }
@@ -208,6 +234,9 @@ func (s *Store) firstRecord(a *starting) *record {
 	}
 	if rec.ID == "" {
 		rec.ID = newID(s.clock)
+	}
+	if a.copy != nil {
+		a.copy.inherit(rec)
 	}
 	return rec
 }
@@ -261,9 +290,13 @@ func (s *Store) startEntries(a *starting, num uint32, rec *record) []entry {
 		p := payload{name: resumeRequestName, source: numResumeRequest, ref: *a.resume}
 		entries = append(entries, p.entry(num))
 	}
-	entries = append(entries,
-		ownRow(num, "type", "accepted", "task", rec.Preview, "uid", rec.uid, "epoch", rec.epoch),
-		journalRow(num, rec, 0, "type", "started", "run", rec.ID, "task", rec.Preview, "thread", rec.Labels["thread"]))
+	if a.copy != nil {
+		entries = append(entries, a.copy.last...)
+	} else {
+		entries = append(entries, ownRow(num, "type", "accepted", "task", rec.Preview, "uid", rec.uid, "epoch", rec.epoch))
+	}
+	entries = append(entries, journalRow(num, rec, 0,
+		"type", "started", "run", rec.ID, "copied_from", rec.CopiedFrom, "task", rec.Preview, "thread", rec.Labels["thread"]))
 	if thread := rec.Labels["thread"]; thread != "" && a.req.Message != nil {
 		text := object("role", "user", "run", rec.ID, "message", a.req.Message)
 		entries = append(entries, (&note{name: thread, json: text}).entry(kindThread, 0, num))

@@ -89,6 +89,9 @@ type Store struct {
 	locks   locks // mu guards them
 	outbox  outbox
 
+	copies   chan struct{}      // holds a value for each copy under way
+	copyStep func([]*wal.Batch) // told each step of copies; a test's, else nil
+
 	projectings       projectings
 	projectionTimeout time.Duration
 }
@@ -109,6 +112,7 @@ func New(o Options) *Store {
 		index: newIndex(), acc: newAccepted(), locks: locks{}, packs: map[uint32]uint32{},
 		rotten:            map[string]bool{},
 		outbox:            newOutbox(o.Sinks, o.SinkAttempts),
+		copies:            make(chan struct{}, copiesMax),
 		projectings:       projectings{hurry: make(chan struct{})},
 		projectionTimeout: min(o.ProjectionTimeout, ProjectionTimeoutMax),
 	}

@@ -134,7 +134,8 @@ func (h *tableHead) rowBytes() int64 { return int64(h.rows)*tableRowBytes + int6
 //	84  4  tail: the last of the segments in which it has parts
 //	88  1  phase of the newest record
 //	89  1  flags, see runFlags; 128: the start had an idempotency key; 64: the
-//	       admission was undone, and the run with it
+//	       admission was undone, and the run with it; 32: something of it was
+//	       staged before its admission
 //	90  2  length of its text
 //
 // The text comes with the admission: the key (16 bytes), where there is one,
@@ -168,6 +169,7 @@ type tableRow struct {
 const (
 	flagKeyed   runFlags = 128
 	flagRemoved runFlags = 64
+	flagStaged  runFlags = 32
 )
 
 func (r *tableRow) append(b []byte) []byte {

@@ -26,12 +26,10 @@ func (s *Store) walkPlaces(num uint32, upto uint64, fn func(p entryPlace, b *bat
 	if err != nil {
 		return err
 	}
-	w := &entryWalk{store: s, num: num, fn: fn}
 	if upto == 0 || upto >= uint64(span.last) {
 		upto = uint64(span.last)
-	} else {
-		w.upto = uint32(upto)
 	}
+	w := &entryWalk{store: s, num: num, fn: fn}
 	for i, e := range span.extents {
 		last := uint32(upto)
 		if i+1 < len(span.extents) {
@@ -49,7 +47,6 @@ type entryWalk struct {
 	store *Store
 	num   uint32
 	fn    func(p entryPlace, b *batch, e entry) error
-	upto  uint32 // the last row, 0 for all
 	buf   [8 << 10]byte
 }
 
@@ -69,7 +66,7 @@ func (w *entryWalk) extent(e extent, last uint32) error {
 			return err
 		}
 		if f.Run == uint64(w.num) || f.Run == 0 {
-			if seq, err = w.frame(f, pos, seq); err != nil {
+			if seq, err = w.frame(f, pos, seq, last); err != nil {
 				return err
 			}
 		}
@@ -78,24 +75,34 @@ func (w *entryWalk) extent(e extent, last uint32) error {
 	return nil
 }
 
-func (w *entryWalk) frame(f wal.Frame, pos wal.Position, seq uint32) (uint32, error) {
+// frame tells the entries of the run that belong to its rows from seq to last.
+// An extent may begin and end within a frame: what of it belongs to other rows
+// is told with those.
+func (w *entryWalk) frame(f wal.Frame, pos wal.Position, seq, last uint32) (uint32, error) {
 	b, err := decodeBatch(f.Payload)
 	if err != nil {
 		return 0, err
 	}
+	at := b.stamp.find(w.num)
+	if at < 0 {
+		return seq, nil
+	}
+	row := uint32(b.stamp.runs[at].seq) // that the entry at hand belongs to
 	for i, e := range b.entries {
 		if e.run != w.num {
 			continue
 		}
-		if w.upto > 0 && seq > w.upto {
+		if row > last {
 			break
 		}
-		if err := w.fn(entryPlace{pos, uint32(i)}, b, e); err != nil {
-			return 0, err
+		if row >= seq {
+			if err := w.fn(entryPlace{pos, uint32(i)}, b, e); err != nil {
+				return 0, err
+			}
 		}
 		if e.kind == kindRow {
-			seq++
+			row++
 		}
 	}
-	return seq, nil
+	return max(seq, row), nil
 }

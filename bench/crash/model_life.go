@@ -109,6 +109,11 @@ func (f *lifeFact) judge(s *runs.Store, id string) error {
 	if err := f.judgeCalls(s, id, ref); err != nil {
 		return err
 	}
+	if rec.CopiedFrom != "" {
+		if err := judgeCopied(s, id, ref, rec); err != nil {
+			return err
+		}
+	}
 	return judgeThread(s, id, rec)
 }
 

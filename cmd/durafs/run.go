@@ -29,7 +29,7 @@ The token is a secret: whoever has it acts as the run's agent.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRunStartCommand(a), newRunLogCommand(a), newRunPutCommand(a), newRunSettleCommand(a), newRunAttachCommand(a))
-	cmd.AddCommand(newRunCancelCommand(a), newRunAbortCommand(a), newRunPauseCommand(a), newRunResumeCommand(a), newRunRequestCommand(a), newRunRollbackCommand(a), newPinCommand(a, ""), newRunDeleteCommand(a))
+	cmd.AddCommand(newRunCancelCommand(a), newRunAbortCommand(a), newRunPauseCommand(a), newRunResumeCommand(a), newRunCopyCommand(a), newRunRequestCommand(a), newRunRollbackCommand(a), newPinCommand(a, ""), newRunDeleteCommand(a))
 	return cmd
 }
 

@@ -54,15 +54,8 @@ restart of the daemon interrupts it, and durafs run attach takes it back.`,
 }
 
 func runRunStart(ctx context.Context, a *app, o RunStartOptions) error {
-	r, err := o.request()
+	r, err := a.startRequest(&o)
 	if err != nil {
-		return &codeError{code: exitUsage, err: err}
-	}
-	r.Task, r.IdempotencyKey = o.Task, o.Key
-	if r.Binding, err = o.binding(); err != nil {
-		return &codeError{code: exitUsage, err: err}
-	}
-	if r.ResumeRequest, err = a.readInput(o.Resume); err != nil {
 		return err
 	}
 	c, err := o.client()
@@ -73,14 +66,33 @@ func runRunStart(ctx context.Context, a *app, o RunStartOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.JSON {
+	return a.printStarted(s, o.JSON)
+}
+
+// startRequest is the start that o describes.
+func (a *app) startRequest(o *RunStartOptions) (control.StartRequest, error) {
+	r, err := o.request()
+	if err != nil {
+		return r, &codeError{code: exitUsage, err: err}
+	}
+	r.Task, r.IdempotencyKey = o.Task, o.Key
+	if r.Binding, err = o.binding(); err != nil {
+		return r, &codeError{code: exitUsage, err: err}
+	}
+	r.ResumeRequest, err = a.readInput(o.Resume)
+	return r, err
+}
+
+// printStarted prints a new run as two lines for a shell, or the whole answer.
+func (a *app) printStarted(s control.Started, whole bool) error {
+	if whole {
 		return a.printJSON(s)
 	}
 	if s.Writer == "" {
 		return failed(fmt.Errorf("run %s was started with this key before and has gone on since; its token is not given again", s.Record.ID),
 			"start another run, with another key")
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s=%s\n%s=%s\n", control.EnvRunID, s.Record.ID, control.EnvWriter, s.Writer)
+	_, err := fmt.Fprintf(a.stdout, "%s=%s\n%s=%s\n", control.EnvRunID, s.Record.ID, control.EnvWriter, s.Writer)
 	return err
 }
 

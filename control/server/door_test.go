@@ -48,6 +48,7 @@ func TestPrincipals(t *testing.T) {
 		"POST /v1/runs/{id}/tools/{call}/outcome": needWriter,
 		"POST /v1/runs/{id}/tools/{call}/again":   needWriter,
 		"GET /v1/runs/{id}/history":               needAny,
+		"POST /v1/runs/{id}/copy":                 needAny,
 		"POST /v1/runs/{id}/attach":               needWriter,
 		"POST /v1/runs/{id}/cancel":               needOwner,
 		"POST /v1/runs/{id}/abort":                needWriter,

@@ -9,6 +9,7 @@ import (
 // lifecycle is what Domain has of the ways in which a run leaves an agent's
 // hands and comes into others.
 type lifecycle interface {
+	Copy(ctx context.Context, c runs.Caller, id string, r runs.CopyRequest) (runs.Started, error)
 	Cancel(ctx context.Context, c runs.Caller, id string, r runs.CancelRequest) (runs.CancelAnswer, error)
 	AckAbort(ctx context.Context, c runs.Caller, id, how string) (*runs.Record, string, error)
 	Pause(ctx context.Context, c runs.Caller, id string, r runs.PauseRequest) (*runs.Record, string, error)

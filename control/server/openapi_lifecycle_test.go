@@ -14,6 +14,13 @@ var lifecycleExamples = map[string]func(t *testing.T, d *realDaemon) example{
 		must(t)(d.client().Cancel(t.Context(), e.id, control.CancelRequest{}))
 		return e
 	},
+	"/copy": func(t *testing.T, d *realDaemon) example {
+		e := d.example(control.StartRequest{Labels: map[string]string{"thread": "demo"}})
+		w := d.client().WithWriter(e.token)
+		must(t)(w.Claim(t.Context(), e.id, control.ClaimRequest{CallID: "c", Name: "t"}))
+		must(t)(w.Outcome(t.Context(), e.id, 1, []byte(`{"status":"ok"}`), []byte(oneText)))
+		return e
+	},
 	"/pause": func(t *testing.T, d *realDaemon) example {
 		return d.example(control.StartRequest{Binding: &control.Binding{Provider: "p", Model: "m", Scope: "s"}})
 	},

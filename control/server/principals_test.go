@@ -20,6 +20,7 @@ var agentsRoutes = map[string]bool{
 	"PUT /v1/runs/{id}/payloads/{name}": true, "GET /v1/runs/{id}/payloads/{name}": true,
 	"POST /v1/runs/{id}/tools": true, "POST /v1/runs/{id}/tools/{call}/outcome": true, "POST /v1/runs/{id}/tools/{call}/again": true,
 	"GET /v1/runs/{id}/history": true, "POST /v1/runs/{id}/settle": true, "POST /v1/runs/{id}/attach": true,
+	"POST /v1/runs/{id}/copy":  true,
 	"POST /v1/runs/{id}/abort": true, "POST /v1/runs/{id}/pause": true, "POST /v1/runs/{id}/rollback": true,
 	"POST /v1/runs/{id}/resume/activate": true, "POST /v1/runs/{id}/resume/fail": true, "GET /v1/runs/{id}/resume/request": true,
 	"GET /v1/events": true, "GET /v1/openapi.json": true, "GET /healthz": true,

@@ -68,6 +68,7 @@ var routes = []route{
 	{"POST", "/v1/runs/{id}/tools/{call}/again", needWriter, (*request).again, false},
 	{"GET", "/v1/runs/{id}/history", needAny, (*request).history, false},
 	{"POST", "/v1/runs/{id}/settle", needWriter, (*request).settle, false},
+	{"POST", "/v1/runs/{id}/copy", needAny, (*request).copyRun, false},
 	{"POST", "/v1/runs/{id}/attach", needWriter, (*request).attach, false},
 	{"POST", "/v1/runs/{id}/cancel", needOwner, (*request).cancel, false},
 	{"POST", "/v1/runs/{id}/abort", needWriter, (*request).abort, false},

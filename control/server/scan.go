@@ -209,8 +209,7 @@ func namesOf(t reflect.Type) map[string]reflect.Type {
 		return nil
 	}
 	names := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range reflect.VisibleFields(t) {
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if tag != "" && tag != "-" {
 			names[tag] = f.Type

@@ -58,6 +58,11 @@ func (r *request) start() error {
 	if err != nil {
 		return err
 	}
+	return r.answerStarted(s)
+}
+
+// answerStarted answers with a run that was admitted, now or before.
+func (r *request) answerStarted(s runs.Started) error {
 	r.etag(s.ETag)
 	r.w.Header()["Location"] = []string{"/v1/runs/" + s.Record.ID}
 	status := http.StatusCreated
