@@ -84,8 +84,14 @@ func TestTableRoundTrip(t *testing.T) {
 		}
 		h := tableHead{from: 3, to: 9, newest: run}
 		packs := []tablePack{{1, 5}, {4, 9}}
-		extras := []tableExtra{{run: 1, kind: extraOutbox, at: place{1, 2, 3}}, {run: 1, kind: extraLate, rows: 4, bytes: 5}, {run: 2, kind: extraOutboxDone},
-			{run: 2, kind: extraDelivery, flags: extraParked, sink: 7, at: place{1, 2, 3}}, {run: 2, kind: extraDelivery, flags: extraBorn, sink: 8, at: place{1, 2, 4}}, {run: 2, kind: extraDelivered, sink: 9}}
+		extras := []tableExtra{
+			{run: 1, kind: extraOutbox, at: place{1, 2, 3}},
+			{run: 1, kind: extraLate, rows: 4, bytes: 5},
+			{run: 2, kind: extraOutboxDone},
+			{run: 2, kind: extraDelivery, flags: extraParked, sink: 7, at: place{1, 2, 3}},
+			{run: 2, kind: extraDelivery, flags: extraBorn, sink: 8, at: place{1, 2, 4}},
+			{run: 2, kind: extraDelivered, sink: 9},
+		}
 		b := writeTable(nil, h, rows, packs, extras)
 		got, gotRows, gotPacks, gotExtras, err := readTable(b)
 		if err != nil {
