@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -273,6 +275,54 @@ func TestRealStoreUnderTail(t *testing.T) {
 	got, err := os.ReadFile(out.Name())
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("tail wrote %d bytes, the log has %d: %v", len(got), len(want), err)
+	}
+}
+
+// TestRealPayloadIsDeleted: what the kernel remembers of a payload does not
+// outlast it; who has it open reads on.
+func TestRealPayloadIsDeleted(t *testing.T) {
+	needMount(t)
+	r := openReal(t, filepath.Join(t.TempDir(), "store"), mkdir(t, t.TempDir(), "mnt"))
+	defer r.close(t)
+	const id = "exec_deleted"
+	agent, run := r.start(t, id)
+	body := pattern(300_000)
+	for _, name := range []string{"gone", "kept"} {
+		if _, _, err := r.Runs().Put(t.Context(), agent, id, name, runs.SourceNamed, "", bytes.NewReader(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, sealed := range []bool{false, true} {
+		name := "gone"
+		if sealed {
+			name = "kept"
+			if _, err := r.Runs().Settle(t.Context(), agent, id, runs.SettleRequest{Status: runs.Success}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file := run + "/payloads/" + name
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, body) { // now the kernel knows it
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := r.Runs().DeletePayload(t.Context(), runs.Caller{Owner: true}, id, name); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 5*time.Second, name+" is still there", func() bool {
+			_, err := os.Stat(file)
+			list, lerr := os.ReadDir(run + "/payloads")
+			return os.IsNotExist(err) && lerr == nil && !slices.ContainsFunc(list, func(e os.DirEntry) bool { return e.Name() == name })
+		})
+		if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, body) {
+			t.Errorf("who has it open reads %d bytes, %v", len(got), err)
+		}
+	}
+	if late, err := os.ReadFile(run + "/late"); err != nil || !strings.Contains(string(late), `"name":"kept"`) {
+		t.Errorf("late: %s, %v", late, err)
 	}
 }
 

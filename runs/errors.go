@@ -116,7 +116,7 @@ var advice = map[Code]string{
 	PayloadDeleted:      "read what the run's log says of it",
 	PayloadConflict:     "use another name: payloads do not change",
 	UnknownPayload:      "check the name; the run's payloads are listed",
-	ProtectedSource:     "use a source that callers may write: named or tool_result",
+	ProtectedSource:     "only named and tool_result are a caller's to write, and an owner's to delete",
 	SettleConflict:      "read the record: the outcome that came first stands",
 	UnaccountedCalls:    "say running or ended for every open call",
 	RunDamaged:          "read what is left of it; it takes no writes before durafs repair, which this version does not have yet, and other runs are not touched",

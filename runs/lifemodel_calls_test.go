@@ -26,6 +26,9 @@ func (m *lifeModel) claim(r *lifeRun) {
 		m.want("claim", m.last, CallExists)
 		return
 	}
+	if m.fullOf(r, m.last) {
+		return
+	}
 	m.want("claim", m.last, "")
 	r.calls++
 	if want := (Claimed{Call: r.calls, Index: r.counts[tool], Key: fmt.Sprintf("%s:%s:%d", r.id, tool, r.counts[tool]), Attempt: 1, Safety: safety}); got != want {
@@ -113,6 +116,7 @@ func (m *lifeModel) again(r *lifeRun) {
 		m.want("again", m.last, UnknownCall)
 	case c == nil || c.epoch == r.epoch || c.safety != ReadOnly && c.safety != Idempotent && !c.retry:
 		m.want("again", m.last, AgainRefused)
+	case m.fullOf(r, m.last):
 	default:
 		m.want("again", m.last, "")
 		c.attempt, c.epoch, c.retry = c.attempt+1, r.epoch, false

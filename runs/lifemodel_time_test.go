@@ -117,6 +117,7 @@ func (m *lifeModel) endLife() {
 		if n := len(m.agentRows(r.id)); n != r.rows {
 			m.t.Errorf("%s has %d rows, want %d", r.id, n, r.rows)
 		}
+		m.checkPayloads(r)
 		if r.phase == "cancelled" || r.phase == "terminal" {
 			types := strings.Fields(m.ownTypes(r.id))
 			if last := types[len(types)-1]; last != r.phase || strings.Count(strings.Join(types, " "), last) != 1 {

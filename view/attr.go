@@ -47,6 +47,10 @@ func (v *View) AttrOf(n Node, h Handle) (Attr, error) {
 		return a, err
 	}
 	now, err := v.Attr(n)
+	if err == ErrNotExist && n.Kind() == KindPayload { // it was deleted, and is read on
+		a.Live, a.Sealed = false, true
+		return a, nil
+	}
 	if err == nil && !now.Sealed {
 		now.Size = a.Size
 	}

@@ -55,9 +55,8 @@ func (v *View) Effects(c runs.Change, yield func(Effect)) {
 	if c.Kinds&runs.ChangedPayload != 0 {
 		attr(PayloadsDir(r.Ref))
 	}
-	for _, p := range c.Deleted {
+	for _, p := range c.Deleted { // its attributes stay good for those who have it open
 		yield(Effect{What: StaleName, Node: PayloadsDir(r.Ref), Name: payloadName(p.Name, p.Ordinal)})
-		attr(PayloadFile(r.Ref, p.Ordinal))
 	}
 	if c.Kinds&(runs.ChangedPayload|runs.ChangedSealed) != 0 {
 		// The terminal payload is stored before the run ends, and is shown
