@@ -114,7 +114,7 @@ var toy = sizes{
 	roundTime:    5 * time.Millisecond,
 	payloadBytes: 2 << 20, outBytes: 1 << 20, streamBytes: 1 << 20,
 	latencyBytes: 4 << 20, written: 1 << 20, tailBytes: 2 << 20, crashBytes: 1 << 20,
-	listedFew: 100, listedMany: 150,
+	listedFew: 200, listedMany: 250,
 	spaceRuns: 20, runs: 300, rowsPerRun: 1,
 }
 
