@@ -255,6 +255,9 @@ func (e *execution) finish() {
 
 func undeliveredText(err error, rows uint64, path string) string {
 	text := fmt.Sprintf("the store has not been told how it ended: %s", oneLine(err))
+	if isFull(err) {
+		text = fmt.Sprintf("not all that it printed had room: %s", oneLine(err))
+	}
 	switch {
 	case rows == 0:
 	case path == "":

@@ -122,15 +122,19 @@ func (d *delivery) all(ctx context.Context) error {
 		case <-watching.Done():
 		}
 	}()
-	if err := d.putMark(ctx); err != nil && !d.isCancelled(ctx, err) {
+	if err := d.putMark(ctx); err != nil && !isFull(err) && !d.isCancelled(ctx, err) {
 		return err
 	}
-	if err := d.deliver(ctx, d.run); err != nil && !d.isCancelled(ctx, err) {
-		return err
+	full := d.deliver(ctx, d.run)
+	if full != nil && !isFull(full) && !d.isCancelled(ctx, full) {
+		return full
 	}
 	select {
 	case end := <-d.outcome:
-		return d.end(ctx, end)
+		if err := d.end(ctx, end); err != nil || !isFull(full) {
+			return err
+		}
+		return full // it has ended as it should, but for rows that had no room
 	case <-ctx.Done():
 		return d.why(ctx)
 	}
@@ -300,8 +304,12 @@ func (d *delivery) why(ctx context.Context) error {
 // hopeless reports whether the store has said no, for good.
 func hopeless(err error) bool {
 	p, ok := errors.AsType[*control.Problem](err)
-	return ok && !p.Retryable && p.Status < 500
+	return ok && !p.Retryable && p.Status < 500 || isFull(err)
 }
+
+// isFull reports whether the run is at its bound: it takes no more rows, but its
+// end.
+func isFull(err error) bool { return control.Code(err) == control.CodeRunBytes }
 
 // refused is the store's final no to the run, if that is what the first
 // attempt to start it came to by now.
