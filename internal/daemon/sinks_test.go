@@ -12,8 +12,11 @@ import (
 func TestParseSinks(t *testing.T) {
 	got, err := ParseSinks([]string{"mail=sendmail -t", "FOO=1 notify", "curl -d @- http://localhost/?a=b", "a.b_c-1=x\ny", "=x"})
 	want := []Sink{
-		{"mail", "sendmail -t"}, {"FOO=1 notify", "FOO=1 notify"},
-		{"curl -d @- http://localhost/?a=b", "curl -d @- http://localhost/?a=b"}, {"a.b_c-1", "x\ny"}, {"=x", "=x"},
+		{"mail", "sendmail -t"},
+		{"FOO=1 notify", "FOO=1 notify"},
+		{"curl -d @- http://localhost/?a=b", "curl -d @- http://localhost/?a=b"},
+		{"a.b_c-1", "x\ny"},
+		{"=x", "=x"},
 	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("%s, %v", d, err)
