@@ -163,7 +163,11 @@ func (x *index) applyDeleted(c *columns, i int, e entry, at place) error {
 	r.deleted = append(r.deleted, namedPlace{name, at})
 	x.names[name] = at
 	x.deleted[e.run]++
-	x.addOther(c, i, -d.Bytes)
+	n := d.Bytes
+	if x.isDamaged(e.run) { // that it was put may be lost
+		n = min(n, c.otherBytes[i])
+	}
+	x.addOther(c, i, -n)
 	return nil
 }
 

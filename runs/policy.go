@@ -105,12 +105,12 @@ func (s *Store) PolicyDue(c Caller) (Due, error) {
 	if !c.owns() {
 		return Due{}, refuse(NotOwner, "what is due is not this caller's to read")
 	}
-	runs := s.retained()
+	refs := s.Policy().DueForCompaction(s.retained()) // it takes long where there are many: nobody waits for it
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	x := &s.index
 	var due Due
-	for _, ref := range x.settings.policy().DueForCompaction(runs) {
+	for _, ref := range refs {
 		cols, i := x.at(uint32(ref))
 		due.Runs++
 		due.Rows += uint64(cols.lastSeq[i])

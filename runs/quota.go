@@ -57,6 +57,18 @@ func (s *Store) grow(l *live, n int64) {
 	s.acc.bytes += n
 }
 
+// recount lets a run's log have n bytes, published and accepted, where that is
+// no change of the run but what is left of it; mu is held.
+func (s *Store) recount(num uint32, n int64) {
+	c, i := s.index.at(num)
+	by := n - c.logBytes[i]
+	s.index.setLogBytes(c, i, n)
+	s.acc.bytes += by
+	if l := s.acc.runs[num]; l != nil {
+		l.bytes += by
+	}
+}
+
 // counts is what an entry counts for; a row would have the number seq.
 func (e *entry) counts(seq uint64) int64 {
 	switch e.kind {

@@ -99,10 +99,10 @@ func (s *Store) survey(num uint32) (done bool) {
 	d.changes++
 	if d.loss != nil { // its line stands at the end
 		d.log = append(d.log, makeExtent(wal.Position{}, d.loss.seq, w.off))
-		s.index.setLogBytes(c, i, c.logBytes[i]+w.off-d.loss.off)
+		s.recount(num, c.logBytes[i]+w.off-d.loss.off)
 		d.loss.off = w.off
 	} else {
-		s.index.setLogBytes(c, i, w.off)
+		s.recount(num, w.off)
 	}
 	return true
 }
