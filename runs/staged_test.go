@@ -67,7 +67,7 @@ func TestStagedIsInvisible(t *testing.T) {
 	if k, i := w.s.index.at(c.num); len(w.s.index.staged) > 0 || w.s.index.recent[c.num] != nil || k.lastSeq[i] != 0 {
 		t.Error("what was given up is still in memory")
 	}
-	c = w.stage(a.id, 5)
+	w.stage(a.id, 5)
 	for range 5 { // into the next segment
 		a.mustAppend(`{"b":"` + strings.Repeat("x", 60<<10) + `"}`)
 	}
@@ -196,7 +196,11 @@ func (w *world) checkRevised(a, b *agent) {
 // TestCrashInCopy ends the process at each call that changes the disk while a
 // run is copied.
 func TestCrashInCopy(t *testing.T) {
-	for _, mode := range vfs.Modes {
+	modes := vfs.Modes
+	if testing.Short() {
+		modes = modes[:1]
+	}
+	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			for k := 1; ; k++ {
 				fired, done := copyCrash(t,
@@ -216,11 +220,14 @@ func TestCrashInCopy(t *testing.T) {
 // TestFullInCopy: where there is no room in the middle of a copy it is refused,
 // nothing of it is seen, and it succeeds when there is room.
 func TestFullInCopy(t *testing.T) {
-	refusedOnce := 0
+	refusedOnce, rows := 0, 2000
+	if testing.Short() {
+		rows = 300
+	}
 	for k := 1; ; k++ {
 		w, full := newFull(t)
 		a := w.copySource("exec_source")
-		a.mustAppend(manyRows(2000)...)
+		a.mustAppend(manyRows(rows)...)
 		a.mustClaim("last", "bash", "read-only")
 		a.mustOutcome(6, `{}`)
 		was := w.picture()
@@ -262,7 +269,10 @@ func manyRows(n int) []string {
 func TestCopyLong(t *testing.T) {
 	w := newWorld(t)
 	a := w.start(StartRequest{ID: "exec_source"})
-	const rows, payloads = 10_000, 500
+	rows, payloads := 10_000, 500
+	if testing.Short() {
+		rows, payloads = 2_000, 50
+	}
 	for range 10 {
 		for _, r := range manyRows(rows / 100) { // each a batch of its own
 			a.mustAppend(r)
