@@ -171,7 +171,7 @@ func TestCyclesOfAStore(t *testing.T) {
 const (
 	// storeCycleBytes is what a crash, and what little a life does, may take: a
 	// segment and a pack that end with it, and what is in them.
-	storeCycleBytes = 48 << 10
+	storeCycleBytes = 112 << 10
 	// storeCyclesShare: a whole store takes longer to open than a log.
 	storeCyclesShare = 10
 	// runsJudged are the latest runs, whose content is judged.

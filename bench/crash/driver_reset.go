@@ -138,7 +138,9 @@ func resetJudge(l *Life) error {
 func resetLive(l *Life) error {
 	s, err := resetOpen(l)
 	if err == nil {
-		l.Promise(Promise{What: resetIs, Text: s.ID()})
+		if s.Healthy() == nil { // else it may not have been made yet, and says so
+			l.Promise(Promise{What: resetIs, Text: s.ID()})
+		}
 		if err = resetFill(l, s); err == nil {
 			s, err = resetOnce(l, s)
 		}

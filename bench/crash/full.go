@@ -283,14 +283,15 @@ func (r *run) heldJudged(h held) (opened int64, err error) {
 	return opened, nil
 }
 
-// paid tells whether all that is set aside for an open on a full disk is there.
+// paid tells whether all that is set aside for an open on a full disk is there:
+// not where a driver sets nothing aside.
 func (r *run) paid(disk *simdisk.Disk) bool {
 	for name, bytes := range r.driver.Ballasts {
 		if info, err := disk.Stat(name); err != nil || info.Size < bytes {
 			return false
 		}
 	}
-	return true
+	return len(r.driver.Ballasts) > 0
 }
 
 // fullCutEach says after which of such lives the power is cut too: each 4th.
