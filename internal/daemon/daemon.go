@@ -56,6 +56,9 @@ type Config struct {
 	// RunBytesMax and StoreBytesMax bound what a run, and all runs together, may
 	// count for, in bytes, 0 for no bound.
 	RunBytesMax, StoreBytesMax int64
+	// ProjectionTimeout is how long an outcome that was received waits for its
+	// projection, 0 for the domain's default.
+	ProjectionTimeout time.Duration
 	// RuntimeDir is where the link durafs/control.sock is left for clients,
 	// "" for no link.
 	RuntimeDir string

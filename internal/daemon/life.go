@@ -37,9 +37,11 @@ func (l *life) openStore(ctx context.Context) error {
 		LogPadBytes:      c.LogPadBytes,
 		RunBytesMax:      c.RunBytesMax,
 		StoreBytesMax:    c.StoreBytesMax,
-		OnBarrier:        l.d.metrics.barrier,
-		Sinks:            sinkNames(c.Sinks),
-		SinkAttempts:     c.SinkAttempts,
+
+		ProjectionTimeout: c.ProjectionTimeout,
+		OnBarrier:         l.d.metrics.barrier,
+		Sinks:             sinkNames(c.Sinks),
+		SinkAttempts:      c.SinkAttempts,
 	})
 	if err != nil {
 		return err
