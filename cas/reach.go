@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"math"
 	"slices"
@@ -89,7 +91,13 @@ func (c *Census) Reach(ctx context.Context, fsys vfs.FS, dir string, packs []Pac
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if lacks := r.payload(ref); lacks != nil {
+		lacks := r.payload(ref)
+		if r.moved { // once more, since a pack has another name by now
+			v.relocate()
+			r.moved = false
+			lacks = r.payload(ref)
+		}
+		if lacks != nil {
 			report(ref, lacks)
 		}
 	}
@@ -116,6 +124,7 @@ type reach struct {
 	s      *Store
 	census *Census
 	last   uint32 // the newest pack
+	moved  bool   // a file was not where it was
 }
 
 // payload marks what a payload is made of, and tells what it lacks.
@@ -128,8 +137,9 @@ func (r *reach) payload(ref Ref) *MissingError {
 		return lacks
 	}
 	n, err := r.s.root(ref)
-	if err != nil {
-		return nil // it is damaged, which is told of where it lies
+	if err != nil { // it is damaged, which is told of where it lies
+		r.moved = errors.Is(err, fs.ErrNotExist)
+		return nil
 	}
 	return r.below(n)
 }
@@ -138,9 +148,11 @@ func (r *reach) below(n *node) (lacks *MissingError) {
 	for i, c := range n.Child {
 		_, l := r.mark(c.ID, c.Hint)
 		if l == nil && n.Level > 0 {
-			if next, err := r.s.cachedNode(c, n, n.childBytes(i)); err == nil {
+			next, err := r.s.cachedNode(c, n, n.childBytes(i))
+			if err == nil {
 				l = r.below(next)
 			}
+			r.moved = r.moved || errors.Is(err, fs.ErrNotExist)
 		}
 		lacks = cmp.Or(lacks, l)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -19,12 +20,19 @@ type Finding struct {
 	Offset int64
 	ID     ID // zero if not known
 	Reason string
+	// Gone is set for a pack that is not there and was not sealed when the list
+	// was read: beside an open store it may have been dropped since, unless
+	// something refers to it.
+	Gone bool
 
 	// seq is the pack's number, and end how far the bytes reach that are not
 	// what was stored: for Harmed.
 	seq uint32
 	end int64
 }
+
+// Pack is the number of the pack.
+func (f Finding) Pack() uint32 { return f.seq }
 
 func (f Finding) String() string {
 	s := fmt.Sprintf("%s: offset %d: %s", f.File, f.Offset, f.Reason)
@@ -130,6 +138,16 @@ func (v *verifier) locate(l Pack) *pack {
 	return p
 }
 
+// relocate looks again for packs whose files have gone: beside an open store
+// packs are sealed, and get other names by that.
+func (v *verifier) relocate() {
+	for _, l := range v.packs {
+		if p := v.s.packs[l.Seq]; p != nil && !v.exists(p.name) {
+			p.name = v.locate(l).name
+		}
+	}
+}
+
 func (v *verifier) exists(name string) bool {
 	_, err := v.s.fs.Stat(name)
 	return err == nil
@@ -149,8 +167,16 @@ func (v *verifier) byHeader(l Pack) string {
 // pack checks one pack. The error is ctx's.
 func (v *verifier) pack(p *pack, l Pack) error {
 	f, err := v.s.fs.Open(p.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		v.relocate()
+		f, err = v.s.fs.Open(p.name)
+	}
 	if err != nil {
-		v.found(p, 0, math.MaxInt64, ID{}, fmt.Sprintf("pack %d cannot be opened: %v", p.seq, err))
+		v.sum.Findings++
+		v.report(Finding{
+			File: p.name, Reason: fmt.Sprintf("pack %d cannot be opened: %v", p.seq, err), seq: p.seq, end: math.MaxInt64,
+			Gone: !l.Sealed && errors.Is(err, fs.ErrNotExist),
+		})
 		return nil
 	}
 	defer f.Close()
@@ -197,17 +223,24 @@ func (v *verifier) records(p *pack, f vfs.File) (entries []entry, err error) {
 	return entries, err
 }
 
-// record checks that a record's body is what its id says.
+// body checks that a record's body is what its id says.
+func (v *verifier) body(f found) error {
+	if f.hdr.Kind != kindChunk {
+		return v.manifest(f)
+	}
+	space := v.s.getWorkspace()
+	defer v.s.putWorkspace(space)
+	out := space.back[:0:f.hdr.Raw]
+	return v.s.verifyChunk(f, f.hdr.ID, &out)
+}
+
+// record reports a record whose body is not what its id says.
 func (v *verifier) record(p *pack, w walked) {
 	f := found{hdr: w.hdr, body: w.body, file: p.name, off: w.off}
-	var err error
-	if w.hdr.Kind == kindChunk {
-		space := v.s.getWorkspace()
-		defer v.s.putWorkspace(space)
-		out := space.back[:0:w.hdr.Raw]
-		err = v.s.verifyChunk(f, w.hdr.ID, &out)
-	} else {
-		err = v.manifest(f)
+	err := v.body(f)
+	if errors.Is(err, fs.ErrNotExist) {
+		v.relocate()
+		err = v.body(f)
 	}
 	var d *DamageError
 	switch {

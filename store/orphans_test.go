@@ -3,12 +3,17 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
+	"durafs/internal/vfs"
+	"durafs/projection"
 	"durafs/runs"
 )
 
@@ -109,6 +114,40 @@ func TestOrphansAtTheEndVanish(t *testing.T) {
 	}
 }
 
+// TestPackThatIsGone: a pack that is not there is damage where something refers
+// to it, and dangling, whether it was sealed or not; where nothing does it may
+// have been dropped beside us, and is none.
+func TestPackThatIsGone(t *testing.T) {
+	for refers, whole := range map[bool]int{false: 0, true: 300_000} {
+		dir := memoryDir(t)
+		s := openFor(t, nil, dir)
+		st, err := s.Runs().Start(t.Context(), runs.Caller{Owner: true}, runs.StartRequest{ID: "exec_a", Lease: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := io.MultiReader(bytes.NewReader(randomBytes(1, cutBytes)), failing{})
+		if refers {
+			r = bytes.NewReader(randomBytes(2, whole))
+		}
+		s.Runs().Put(t.Context(), runs.Caller{Writer: st.Writer}, "exec_a", "it", runs.SourceNamed, "", r)
+		killed := copied(t, dir)
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(killed, casName, "active-0000000001.pack")); err != nil {
+			t.Fatal(err)
+		}
+		var found []Finding
+		v, err := Verify(t.Context(), killed, VerifyOptions{}, func(f Finding) { found = append(found, f) })
+		if want := map[bool]int{true: 1}[refers]; err != nil || v.Dangling != want || len(found) != 2*want {
+			t.Errorf("something refers to it: %v; %+v, %v, %v", refers, v, found, err)
+		}
+		if refers && (found[1].Run != "exec_a" || !strings.Contains(found[1].Reason, "payload it")) {
+			t.Errorf("named %+v", found)
+		}
+	}
+}
+
 // copied is a copy of an open store that nobody writes to.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
@@ -117,4 +156,71 @@ func copied(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return to
+}
+
+// TestSecondArtifactFails: the disk is full at each write of an outcome's two
+// images in turn. The outcome is committed, with both or with the sentinel;
+// nothing dangles, and what was staged is gone after a kill, or
+// counted where its pack was ended for want of room, and so sealed as it was.
+func TestSecondArtifactFails(t *testing.T) {
+	images := make([]string, 2)
+	for i := range images {
+		b := randomBytes(uint64(i), 300_000)
+		copy(b, "\xff\xd8\xff")
+		images[i] = `{"kind":"image","media_type":"image/jpeg","data":"` + base64.StdEncoding.EncodeToString(b) + `"}`
+	}
+	candidate := []byte(`{"v":1,"status":"ok","parts":[` + images[0] + "," + images[1] + "]}")
+	sentinels, staged, left := 0, int64(0), int64(0)
+	for nth := 1; ; nth++ {
+		dir := memoryDir(t)
+		f := vfs.NewFaulty(vfs.OS)
+		s := openFor(t, f, dir)
+		st, err := s.Runs().Start(t.Context(), runs.Caller{Owner: true}, runs.StartRequest{ID: "exec_a", Lease: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent := runs.Caller{Writer: st.Writer}
+		if _, err := s.Runs().Claim(t.Context(), agent, "exec_a", runs.ClaimRequest{CallID: "c", Name: "shot", Safety: []byte(`"mutating"`)}); err != nil {
+			t.Fatal(err)
+		}
+		f.Inject(vfs.Fault{Ops: vfs.OpWrite | vfs.OpDatasync, Nth: nth, Sticky: true, Err: syscall.ENOSPC, Match: func(c vfs.Call) bool {
+			return strings.Contains(c.Name, casName+"/") && strings.HasSuffix(c.Name, ".pack")
+		}})
+		got, err := s.Runs().Outcome(t.Context(), agent, "exec_a", runs.OutcomeRequest{
+			Call: 1, Outcome: []byte(`{}`), Projection: func(context.Context) ([]byte, error) { return candidate, nil },
+		})
+		if err != nil {
+			t.Fatalf("write %d: %v", nth, err)
+		}
+		fired := len(f.Fired())
+		f.Clear()
+		before := leaks(t, dir)
+		staged += before.UnreferencedBytes
+		shown := string(got.Projection) != projection.Sentinel
+		if !shown {
+			sentinels++
+		} else if before.UnreferencedRecords != 0 {
+			t.Errorf("write %d: both are shown, and %+v", nth, before)
+		}
+		killed := copied(t, dir)
+		k := openFor(t, nil, killed)
+		if _, err := k.Runs().Claim(t.Context(), agent, "exec_a", runs.ClaimRequest{CallID: "c", Name: "shot", Safety: []byte(`"mutating"`)}); err == nil {
+			t.Errorf("write %d: the tool may run again", nth)
+		}
+		if err := k.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := leaks(t, killed)
+		if left += after.UnreferencedBytes; after.UnreferencedBytes > before.UnreferencedBytes {
+			t.Errorf("write %d: after a kill and a boot %+v, before %+v", nth, after, before)
+		}
+		s.Close(t.Context())
+		if fired == 0 {
+			t.Logf("%d writes, %d sentinels, %d bytes were staged for nothing, %d are left", nth-1, sentinels, staged, left)
+			if sentinels == 0 || left >= staged {
+				t.Error("no failure was met, or nothing of what was staged has gone")
+			}
+			return
+		}
+	}
 }

@@ -218,15 +218,21 @@ func segmentFile(at wal.Position) string {
 func (v *verifier) packs(ctx context.Context, packs []cas.Pack) error {
 	sum, err := cas.Verify(ctx, v.opt.FS, filepath.Join(v.dir, casName), packs, v.opt.Deep, &v.census, func(f cas.Finding) {
 		v.inPacks = append(v.inPacks, f)
-		found := Finding{File: v.name(casName, f.File), Offset: f.Offset, Reason: f.Reason}
-		if f.ID != (cas.ID{}) {
-			found.ID = f.ID.String()
+		if !f.Gone { // of that more is known when references were followed
+			v.addPack(f)
 		}
-		v.add(found)
 	})
 	v.sum.Packs, v.sum.Records = sum.Packs, sum.Records
 	v.sum.Bytes += sum.Bytes
 	return err
+}
+
+func (v *verifier) addPack(f cas.Finding) {
+	found := Finding{File: v.name(casName, f.File), Offset: f.Offset, Reason: f.Reason}
+	if f.ID != (cas.ID{}) {
+		found.ID = f.ID.String()
+	}
+	v.add(found)
 }
 
 // config checks store.json. Without it nothing else can be judged.

@@ -51,10 +51,16 @@ type harmedBy struct {
 // missing are the payloads that no pack holds in whole. On the way what nothing
 // refers to is counted.
 func (v *verifier) missing(ctx context.Context, packs []cas.Pack) (map[cas.ID]harmedBy, error) {
-	harmed := map[cas.ID]harmedBy{}
+	harmed, lacking := map[cas.ID]harmedBy{}, map[uint32]bool{}
 	err := v.census.Reach(ctx, v.opt.FS, filepath.Join(v.dir, casName), packs, maps.Values(v.wanted), func(r cas.Ref, m *cas.MissingError) {
 		harmed[r.ID] = harmedBy{m.Error(), !m.Rotten(v.inPacks)}
+		lacking[m.At.Pack] = true
 	})
+	for _, f := range v.inPacks {
+		if f.Gone && lacking[f.Pack()] {
+			v.addPack(f)
+		}
+	}
 	v.sum.UnreferencedRecords, v.sum.UnreferencedBytes = v.census.Unreferenced()
 	return harmed, err
 }
