@@ -55,7 +55,7 @@ const (
 	// ackedBefore is how much is acknowledged at least before the fault, and nthMax
 	// bounds which write or flush of its kind it hits then.
 	ackedBefore, nthMax = 20, 4
-	roundsShort         = 2
+	roundsShort         = 1
 )
 
 // TestL5 lets the device answer one write or flush with an error. The process
@@ -116,13 +116,13 @@ func faultyRound(m *machine, j *judges, f fails, rng *rand.Rand) error {
 		return fmt.Errorf("the restarted process did not open: %s", text)
 	}
 	story := "failed: " + f.what
-	stride := max(1, (len(record.Events)-restarted)/cutsLater)
+	stride := max(1, (len(record.Events)-restarted)/max(1, shorter(cutsLater)))
 	for c := range record.Cuts(restarted) {
 		if (c.Events-restarted)%stride == 0 {
 			j.cut(m, c, 1, rng, story)
 		}
 	}
-	j.cut(m, record.End(), mixesAfterFault, rng, story)
+	j.cut(m, record.End(), shorter(mixesAfterFault), rng, story)
 	return nil
 }
 

@@ -47,7 +47,6 @@ type machine struct {
 	// plant is the number of a fault that its processes have.
 	plant int
 
-	mu       sync.Mutex
 	tried    []string
 	promises []promise
 }

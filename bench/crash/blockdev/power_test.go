@@ -18,6 +18,15 @@ const (
 	mixesAtCuts = 2
 )
 
+// shorter is n, or a part of it where tests are to be short, as under the race
+// detector.
+func shorter(n int) int {
+	if testing.Short() {
+		return n / 8
+	}
+	return n
+}
+
 // TestL4 records a life of a store on a real ext4, the writes and flushes of the
 // kernel, and cuts the power in it: at moments all over it the disk is mounted
 // as it may be then, and opened.
@@ -32,14 +41,14 @@ func TestL4(t *testing.T) {
 		}
 	}
 	j.report(began)
-	if cuts < cutsWanted/2 {
+	if cuts < shorter(cutsWanted)/2 {
 		t.Errorf("only %d cuts", cuts)
 	}
 }
 
 // cutLife leads a life and cuts it. An error is of the life.
 func cutLife(m *machine, j *judges, rng *rand.Rand) (cuts int, err error) {
-	p := m.start("a", livesSteps)
+	p := m.start("a", max(stepsPerRun, shorter(livesSteps)))
 	text, err := p.listen(nil)
 	p.kill()
 	if err == nil && text != "" {
@@ -49,7 +58,7 @@ func cutLife(m *machine, j *judges, rng *rand.Rand) (cuts int, err error) {
 		return 0, err
 	}
 	record := m.dev.Record()
-	stride := max(1, len(record.Events)/cutsWanted)
+	stride := max(1, len(record.Events)/shorter(cutsWanted))
 	next := rng.IntN(stride)
 	for c := range record.Cuts(0) {
 		if c.Events < next {
@@ -66,6 +75,9 @@ func cutLife(m *machine, j *judges, rng *rand.Rand) (cuts int, err error) {
 // TestLie lets the device lose what it said it had flushed. If the judges find
 // nothing then, they find nothing.
 func TestLie(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the judges are put to the test without -short")
+	}
 	m := newMachine(t)
 	p := m.start("a", livesSteps/4)
 	_, err := p.listen(nil)

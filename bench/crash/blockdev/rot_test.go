@@ -30,7 +30,9 @@ const (
 	rotSteps, rotAcked = 56, 70
 	// rotStates is how many damages are judged in a usual run.
 	rotStates = 300
-	rotBits   = 3
+	// rotStatesShort is that many where tests are to be short.
+	rotStatesShort = 12
+	rotBits        = 3
 	// lastAcks of what was acknowledged are not looked at: a kill and rot in the
 	// last group cannot be told apart, and behind what is looked at there are
 	// several blocks.
@@ -48,7 +50,7 @@ func TestRotAfterKill(t *testing.T) {
 	for life := uint64(0); life == 0 || time.Now().Before(until(began)); life++ {
 		states := rotStates
 		if testing.Short() {
-			states /= 10
+			states = rotStatesShort
 		}
 		k, err := killLife(t, 0, rand.New(rand.NewPCG(*seed, life)), states)
 		if err != nil {
@@ -70,6 +72,9 @@ func killLife(t *testing.T, planted int, rng *rand.Rand, states int) (*killed, e
 	m := &machine{t: t, mnt: memoryDir(t), plant: planted}
 	p := m.start("a", rotSteps)
 	after := rotAcked + rng.IntN(2*agents*rotSteps/3-rotAcked/2)
+	if testing.Short() {
+		after = rotAcked / 2
+	}
 	_, err := p.listen(func(msg message) {
 		if msg.Op == opAcked && p.acks == after {
 			p.kill()
