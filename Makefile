@@ -60,7 +60,7 @@ crash:
 	@scripts/setup
 	go test -count=1 -timeout 0 -v -run '^(TestKill|TestKillLives|TestUpgrade)$$' ./internal/daemon -args -rounds $(ROUNDS)
 	go test -count=1 -timeout 0 -v -run '^Test(L|Cycles)' ./bench/crash -args -budget $(BUDGET) -cycles 10000
-	go test -count=1 -timeout 0 -v -run '^TestL[45]' ./bench/crash/blockdev -args -budget $(BUDGET)
+	go test -count=1 -timeout 0 -v -run '^Test(L[45]|RotAfterKill)' ./bench/crash/blockdev -args -budget $(BUDGET)
 
 mutants:
 	go test -count=1 -timeout $(TIMEOUT) -tags mutants -v -run '^TestMutant' ./bench/crash
