@@ -29,6 +29,9 @@ type cycle struct {
 
 // lead crashes and recovers one disk again and again.
 func (c *cycle) lead(t *testing.T, n int) {
+	if testing.Short() {
+		n /= 20
+	}
 	dice := rand.New(rand.NewPCG(*seed, 11))
 	l := c.driver.first(*seed)
 	most := int64(0)
