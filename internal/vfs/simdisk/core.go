@@ -210,7 +210,9 @@ func (c *core) clone() core {
 		if n == nil {
 			continue
 		}
-		n.owned = false
+		if n.owned { // not of a journal's beginning, which several may explore at once
+			n.owned = false
+		}
 		slab[i] = *n
 		slab[i].open = 0
 		slab[i].changes = slices.Clone(n.changes)
