@@ -481,10 +481,20 @@ func TestHistoryOfSessions(t *testing.T) {
 			if len(lines) != calls+1 || calls == 0 || strings.Contains(got, `"synthetic"`) || !strings.Contains(lines[calls], large) {
 				t.Errorf("%d calls, want %d and the large one", len(lines), calls)
 			}
-			w.reopen()
-			if again := a.history(HistoryRequest{}); again != got {
-				t.Error("after a restart it is another")
+			seq := w.info(a.id).LastSeq
+			a.mustAppend(`{"type":"note","text":"the next turn"}`)
+			same := func(when string) {
+				t.Helper()
+				if a.history(HistoryRequest{Upto: seq}) != got || a.history(HistoryRequest{}) != got || a.lines() != got {
+					t.Errorf("%s it is another", when)
+				}
 			}
+			same("at the next turn")
+			w.reopen()
+			same("after a restart")
+			w.replays = true
+			w.reopen()
+			same("with no footer used")
 		})
 	}
 }
