@@ -264,24 +264,29 @@ func (s *Store) deliveryAt(at place) (*delivery, error) {
 func (s *Store) giveBack(k deliveryKey, attempts uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := &s.outbox
-	q := o.queue(k.sink)
-	delete(o.busy, k)
-	o.open--
-	q.open--
+	q := s.outbox.queue(k.sink)
 	if attempts > 0 {
 		q.again(k.run, attempts, s.clock.Boot())
 	}
+	s.outbox.release(k, q)
+}
+
+// release ends that a delivery is under way, in one step with what makes it due
+// again: who finds it due and under way passes it over, for good. Store.mu is held.
+func (o *outbox) release(k deliveryKey, q *sinkQueue) {
+	delete(o.busy, k)
+	o.open--
+	q.open--
 	o.tell()
 }
 
 // GiveBack says that a delivery was not made and did not fail: it is due again.
 func (s *Store) GiveBack(d *Delivery) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	q := s.outbox.queue(d.key.sink)
 	q.ready = append([]uint32{d.key.run}, q.ready...)
-	s.mu.Unlock()
-	s.giveBack(d.key, 0)
+	s.outbox.release(d.key, q)
 }
 
 // Delivered says that a sink was told; it is durable when it returns nil. Where

@@ -383,3 +383,34 @@ func TestDeliveryIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestGivenBackIsDue: a delivery that is given back while somebody asks for the
+// next one is due, to that one or to who asks then.
+func TestGivenBackIsDue(t *testing.T) {
+	w, _ := newSinks(t, "mail")
+	w.start(StartRequest{}).mustSettle("done")
+	d, _ := w.s.NextDelivery()
+	for n := range 1000 {
+		if d == nil {
+			t.Fatalf("after %d times it is due to nobody", n)
+		}
+		asked, given, asking := make(chan *Delivery), make(chan struct{}), make(chan struct{})
+		go func() {
+			next, _ := w.s.NextDelivery()
+			close(asking)
+			for over := false; next == nil && !over; {
+				select {
+				case <-given:
+					over = true
+				default:
+				}
+				next, _ = w.s.NextDelivery()
+			}
+			asked <- next
+		}()
+		<-asking
+		w.s.GiveBack(d)
+		close(given)
+		d = <-asked
+	}
+}
