@@ -18,15 +18,21 @@ var vectorsWanted = []struct {
 	least, refused int
 	names          string
 }{
-	{"admit", "a limit at its bound and one over", "bytes- candidate- parts- depth- nodes- image-", 30, 15,
-		"bytes-at bytes-over candidate-at candidate-over parts-at parts-over depth-at-arrays depth-over-arrays depth-at-objects depth-over-objects nodes-at nodes-over nodes-over-two-parts image-at image-one-byte-over ref-bytes-over ref-largest"},
-	{"admit", "a field that is missing", "no- text-missing value-missing media-type-missing data-and-ref-missing ref-run-missing ref-name-missing ref-b3-missing ref-bytes-missing", 11, 11,
-		"no-version no-status no-parts-field no-kind"},
+	{
+		"admit", "a limit at its bound and one over", "bytes- candidate- parts- depth- nodes- image-", 30, 15,
+		"bytes-at bytes-over candidate-at candidate-over parts-at parts-over depth-at-arrays depth-over-arrays depth-at-objects depth-over-objects nodes-at nodes-over nodes-over-two-parts image-at image-one-byte-over ref-bytes-over ref-largest",
+	},
+	{
+		"admit", "a field that is missing", "no- text-missing value-missing media-type-missing data-and-ref-missing ref-run-missing ref-name-missing ref-b3-missing ref-bytes-missing", 11, 11,
+		"no-version no-status no-parts-field no-kind",
+	},
 	{"admit", "a field too many", "extra- text-extra text-with json-with image-with ref-extra", 12, 12, "extra-field-proto text-extra ref-extra"},
 	{"admit", "a field of another type", "version-is status-is parts-is kind-is text-is media-type-is data-is ref-is ref-run-is ref-name-is ref-b3-is ref-bytes-is part-is whole-is", 60, 60, ""},
 	{"admit", "base64", "base64-", 25, 21, "base64-stray-bits-one-pad base64-stray-bits-two-pads base64-url-alphabet base64-pad-missing base64-pad-too-many base64-line-break base64-blank"},
-	{"admit", "a signature", "signature-", 20, 20,
-		"signature-png-is-jpeg signature-png-is-gif signature-png-is-webp signature-jpeg-is-png signature-jpeg-is-gif signature-jpeg-is-webp signature-gif-is-png signature-gif-is-jpeg signature-gif-is-webp signature-webp-is-png signature-webp-is-jpeg signature-webp-is-gif signature-svg"},
+	{
+		"admit", "a signature", "signature-", 20, 20,
+		"signature-png-is-jpeg signature-png-is-gif signature-png-is-webp signature-jpeg-is-png signature-jpeg-is-gif signature-jpeg-is-webp signature-gif-is-png signature-gif-is-jpeg signature-gif-is-webp signature-webp-is-png signature-webp-is-jpeg signature-webp-is-gif signature-svg",
+	},
 	{"admit", "a reference to another run", "ref-other-run ref-run-", 4, 4, "ref-other-run"},
 	{"decode", "a reference to another run", "run-", 15, 15, "run-other run-other-behind-own"},
 	{"admit", "a name twice", "duplicate- value-duplicate", 12, 12, "value-duplicate-proto value-duplicate-escaped duplicate-ref-name"},
