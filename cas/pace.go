@@ -12,17 +12,23 @@ const (
 	// disk syncs one thing after the other: at full speed a log's barrier of
 	// 0.2 ms has to wait for several ms of a payload. With the pause each takes
 	// along what little was written back since the one before it.
-	gentlePause = 2500 * time.Microsecond
+	gentlePause = 5 * time.Millisecond
+	// gentleLateBytesMax is lateBytesMax then: what is written back costs a sync
+	// little, but each is a commit of the file system's journal, for which a
+	// log's barrier has to wait.
+	gentleLateBytesMax = 64 << 20
 )
 
 // pace holds a put of several blocks back after each of them: at full speed
-// while it has the disk for itself, at about 150 MB/s while others commit.
+// while it has the disk for itself, at about 80 MB/s while others commit.
 func (p *put) pace() error {
 	pk := p.last.p
 	pk.mu.Lock()
 	end, late := pk.written, pk.written-pk.durable
 	pk.mu.Unlock()
+	ahead := int64(lateBytesMax)
 	if p.othersCommit() {
+		ahead = gentleLateBytesMax
 		pause := time.NewTimer(gentlePause)
 		defer pause.Stop()
 		select {
@@ -33,7 +39,7 @@ func (p *put) pace() error {
 	} else if late >= flushBytes {
 		p.s.flushSoon(pk)
 	}
-	return p.s.flush(p.ctx, pk, end-lateBytesMax)
+	return p.s.flush(p.ctx, pk, end-ahead)
 }
 
 // othersCommit reports whether others have committed since the block before.
