@@ -62,6 +62,7 @@ var errnos = []errnoRow{
 	kind[*runs.PayloadError]("runs.PayloadError", syscall.EIO),
 	kind[*cas.DamageError]("cas.DamageError", syscall.EIO),
 	value("cas.ErrNotFound", cas.ErrNotFound, syscall.EIO), // it is referred to, so it is lost
+	kind[*cas.MissingError]("cas.MissingError", syscall.EIO),
 	value("wal.ErrEnd", wal.ErrEnd, syscall.EIO),
 
 	value("fusefs.ErrReadOnly", ErrReadOnly, syscall.EROFS),
@@ -119,6 +120,7 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.BadReason:         syscall.EINVAL,
 	runs.BadCursor:         syscall.EINVAL,
 	runs.BadPolicy:         syscall.EINVAL,
+	runs.BadCopy:           syscall.EINVAL,
 	runs.RowNotObject:      syscall.EINVAL,
 	runs.RowInvalid:        syscall.EINVAL,
 	runs.ReservedName:      syscall.EINVAL,
@@ -157,6 +159,8 @@ var refusals = map[runs.Code]syscall.Errno{
 	runs.AgainRefused:        syscall.EPERM,
 	runs.CallOpen:            syscall.EPERM,
 	runs.RollbackRefused:     syscall.EPERM,
+	runs.CopyRefused:         syscall.EPERM,
+	runs.LogCompacted:        syscall.EPERM,
 	runs.RunsActive:          syscall.EBUSY,
 	runs.LockHeld:            syscall.EAGAIN,
 	runs.ScopeMismatch:       syscall.EPERM,

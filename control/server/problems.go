@@ -42,6 +42,9 @@ var mappings = []mapping{
 	{"runs.PayloadError", as(payloadDamaged)},
 	{"cas.ErrPoisoned", is(cas.ErrPoisoned, 503, control.CodePoisoned, false, "an earlier sync of the payloads failed, and the daemon takes no more of them until it is restarted; nothing was changed")},
 	{"cas.ErrNotFound", is(cas.ErrNotFound, 500, control.CodeDamaged, false, "the record names this payload, but no pack holds its bytes")},
+	{"cas.MissingError", as(func(*cas.MissingError) *control.Problem {
+		return problem(500, control.CodeDamaged, "the store refers to bytes that no pack holds; durafs verify says of whose")
+	})},
 	{"cas.ErrClosed", is(cas.ErrClosed, 503, control.CodeShuttingDown, true, "the daemon is going down; nothing was changed")},
 	{"cas.ErrFormat", is(cas.ErrFormat, 500, control.CodeDamaged, false, "a file of the store was written by a later durafs")},
 	{"cas.NoSpaceError", as(func(e *cas.NoSpaceError) *control.Problem { return noSpace(e.Mount, e.FreeBytes, e.FreeInodes) })},
