@@ -148,7 +148,7 @@ func sealedEntry(fsys vfs.FS, path string, foot *segment.Footer) (segEntry, erro
 // their headers, and of those that replace others only where these are gone.
 // The directory is locked against others and no log is open in it. packs and
 // high are what the caller knows of them; numbers that are found above high
-// count.
+// count, and so do those of Options.Begin, behind which the log began.
 //
 // The next Open decides, as ever, where the log ends. Rebuild returns a
 // *DamageError where a segment says nothing of itself.
@@ -162,7 +162,10 @@ func Rebuild(o Options, packs []Pack, high HighWater) error {
 		return err
 	}
 	state := newManifestState()
-	state.high = high
+	state.high = HighWater{
+		Segment: max(high.Segment, o.Begin.Segment), Pack: max(high.Pack, o.Begin.Pack), LSN: max(high.LSN, o.Begin.LSN),
+		Dropped: max(high.Dropped, o.Begin.LSN), Numbers: high.Numbers.max(o.Begin.Numbers),
+	}
 	replaced := map[uint32][]uint32{}
 	for _, name := range names {
 		id, ok := segmentID(name)

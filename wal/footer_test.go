@@ -380,6 +380,37 @@ func manifestOf(t *testing.T, o Options) manifestState {
 	return m.state
 }
 
+// So do those of a log that begins behind the numbers of another: what was
+// before is not lost.
+func TestRebuildBegun(t *testing.T) {
+	disk := newDisk()
+	o := testOptions(disk, "/wal")
+	o.Begin = HighWater{Segment: 7, Pack: 8, LSN: 900, Numbers: Numbers{Run: 44}}
+	b := &bodies{}
+	l := b.open(t, o)
+	mustAppend(t, l, numbered(1, 5, 100)...)
+	mustClose(t, l)
+	before := manifestOf(t, o)
+	for _, name := range manifestNames {
+		if err := disk.Remove("/wal/" + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Rebuild(o, nil, HighWater{}); err != nil {
+		t.Fatal(err)
+	}
+	after := manifestOf(t, o)
+	before.high.Segment = after.high.Segment // of a spare, which was nowhere
+	if after.high != before.high {
+		t.Errorf("high water %+v, and was %+v", after.high, before.high)
+	}
+	again := &bodies{}
+	mustClose(t, again.open(t, o))
+	if len(again.got) != 5 || len(again.lost) > 0 {
+		t.Errorf("%d batches are there, of 5; lost: %v", len(again.got), again.lost)
+	}
+}
+
 // With both copies of the manifest gone, the segments say what it was.
 func TestRebuild(t *testing.T) {
 	o, want := footed(t, false)

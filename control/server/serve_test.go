@@ -183,3 +183,26 @@ func isProblem(t *testing.T, err error, code string) *control.Problem {
 	}
 	return p
 }
+
+// TestShutdownWithUnusedConnections: a client that has dialed and asked nothing
+// does not keep the daemon from ending, as it would for 5 seconds.
+func TestShutdownWithUnusedConnections(t *testing.T) {
+	d := serve(t, newFake())
+	for _, name := range []string{"control.sock", "agent.sock"} {
+		c, err := net.Dial("unix", filepath.Join(d.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	waitFor(t, "the connections", func() bool {
+		d.s.unused.mu.Lock()
+		defer d.s.unused.mu.Unlock()
+		return len(d.s.unused.conns) == 2
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	if err := d.s.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}

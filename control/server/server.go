@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"durafs/internal/clock"
 )
@@ -51,6 +52,8 @@ type Server struct {
 
 	mu      sync.Mutex // guards servers
 	servers []*http.Server
+
+	unused unused
 }
 
 // New makes a server; Serve makes it answer.
@@ -85,6 +88,7 @@ func (s *Server) Serve(l net.Listener, kind Socket) error {
 		IdleTimeout:       s.limits.ConnectionIdle,
 		MaxHeaderBytes:    s.limits.HeaderBytesMax,
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return withPeer(ctx, c) },
+		ConnState:         s.unused.note,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		// HTTP/1 only: full duplex and deadlines are per connection.
 	}
@@ -113,9 +117,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	var errs []error
 	for _, h := range servers {
+		late := time.AfterFunc(unusedGrace, s.unused.close)
 		if err := h.Shutdown(ctx); err != nil {
 			errs = append(errs, err, h.Close())
 		}
+		late.Stop()
 	}
 	return errors.Join(errs...)
 }

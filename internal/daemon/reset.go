@@ -98,6 +98,11 @@ func (l *life) reset(ctx context.Context, ask resetAsk, attended func()) (next *
 // first ones, or these if nothing comes of it, leaves the sockets where they
 // are.
 func (l *life) handOver() (sockets [2]*net.UnixListener, err error) {
+	defer func() {
+		if err != nil && sockets[0] != nil {
+			sockets[0].Close()
+		}
+	}()
 	for i, old := range []*net.UnixListener{l.control, l.agent} {
 		f, err := old.File()
 		if err != nil {
