@@ -185,6 +185,34 @@ func TestOutcomeAfterADisconnect(t *testing.T) {
 	}
 }
 
+// arriving tells that an outcome was received and waits for its projection.
+type arriving struct {
+	Domain
+	arrived chan struct{}
+}
+
+func (a *arriving) Outcome(ctx context.Context, c runs.Caller, id string, r runs.OutcomeRequest) (runs.Committed, error) {
+	read := r.Projection
+	r.Projection = func(ctx context.Context) ([]byte, error) { close(a.arrived); return read(ctx) }
+	return a.Domain.Outcome(ctx, c, id, r)
+}
+
+// TestOutcomeWaitsInACrash: an outcome that waited for its projection when the
+// daemon died was not committed, its call is open, and nothing of the dead
+// daemon waits on, which TestMain sees.
+func TestOutcomeWaitsInACrash(t *testing.T) {
+	d := serveStore(t)
+	id, token := d.claimedRun()
+	a := &arriving{d.s.runs, make(chan struct{})}
+	d.s.runs = a
+	io.WriteString(d.dial(), outcomeHead(id, token)+chunk("{}\n"))
+	<-a.arrived
+	d.crash()
+	if h := d.historyOf(id, control.HistoryQuery{}); !strings.Contains(h, `"synthetic":true`) {
+		t.Errorf("after the crash: %s", h)
+	}
+}
+
 // serveQuick serves a store whose outcomes wait this long for projections.
 func serveQuick(t *testing.T, wait time.Duration) *realDaemon {
 	t.Helper()

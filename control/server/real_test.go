@@ -83,7 +83,10 @@ func (d *realDaemon) crash() {
 		h.Close()
 	}
 	d.s.mu.Unlock()
-	d.restart()
+	died := d.store.Runs()
+	d.close()
+	died.Hurry() // what waits in there would be gone with the process; it finds a closed store
+	d.open()
 }
 
 // rowsOf reads the agent's rows of a run, without what the store put in.
