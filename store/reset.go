@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 
 	"durafs/internal/durable"
 	"durafs/internal/vfs"
@@ -95,11 +96,26 @@ func emptyDir(fsys vfs.FS, dir string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := fsys.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeAll(fsys, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
 	return d.Sync()
+}
+
+// removeAll removes a file, or a directory that somebody has put there, for
+// evidence perhaps: it must not keep the store from being opened.
+func removeAll(fsys vfs.FS, path string) error {
+	err := fsys.Remove(path)
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
+		if err = emptyDir(fsys, path); err == nil {
+			err = fsys.Remove(path)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // endReset takes the note away: the files are this store's.
