@@ -152,9 +152,15 @@ func (r *Run) Close() error {
 // Payload stores a payload, see Client.Put. A reader that cannot seek is read
 // once: if the daemon goes away in the midst of it, that is the error.
 func (r *Run) Payload(ctx context.Context, name, contentType string, rd io.Reader) (Put, error) {
+	// One call for all attempts: it alone knows where rd stood at first, and
+	// whether something was read from it.
+	k, err := putCall(r.id, name, contentType, rd)
+	if err != nil {
+		return Put{}, err
+	}
 	var p Put
-	err := r.steady(ctx, func(ctx context.Context) (err error) {
-		p, err = r.c.Put(ctx, r.id, name, contentType, rd)
+	err = r.steady(ctx, func(ctx context.Context) error {
+		_, err := r.c.answer(ctx, k, &p)
 		return err
 	})
 	return p, err

@@ -282,3 +282,59 @@ func TestClientRepeats(t *testing.T) {
 		t.Errorf("with a key: %+v, %v after %d requests", a, err, n.Load())
 	}
 }
+
+// TestRunPayloadWhole: what a handle puts is stored whole, or refused, when the
+// first attempt at it was answered that the run must be taken back.
+func TestRunPayloadWhole(t *testing.T) {
+	d := serveStore(t)
+	run, err := d.client().Run(t.Context(), control.StartRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	small, large := testBytes(5), testBytes(300<<10)
+	file := bytes.NewReader(append([]byte("head"), large...))
+	if _, err := file.Seek(4, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		r    io.Reader
+		want []byte
+	}{
+		{"small", bytes.NewReader(small), small},
+		{"large", bytes.NewReader(large), large},
+		{"from-its-place", file, large},
+		{"once-small", io.MultiReader(bytes.NewReader(small)), small},
+		{"once-large", io.MultiReader(bytes.NewReader(large)), large},
+		{"empty", bytes.NewReader(nil), nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d.restart()
+			before := run.Attached()
+			p, err := run.Payload(t.Context(), c.name, "", c.r)
+			if run.Attached() == before {
+				t.Fatal("the handle did not have to attach")
+			}
+			if _, seeks := c.r.(io.Seeker); !seeks {
+				if !errors.Is(err, control.ErrOutcomeUnknown) {
+					t.Fatalf("a reader that was read, once: %+v, %v", p, err)
+				}
+				_, err := d.client().Payload(t.Context(), run.ID(), c.name, 0, -1)
+				isProblem(t, err, string(runs.UnknownPayload))
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := d.client().Payload(t.Context(), run.ID(), c.name, 0, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if b, err := io.ReadAll(r); err != nil || !bytes.Equal(b, c.want) {
+				t.Errorf("%d bytes are stored, %v; given were %d", len(b), err, len(c.want))
+			}
+		})
+	}
+}
