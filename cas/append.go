@@ -203,7 +203,7 @@ func (s *Store) since(seen uint64, id ID) (at place, ok bool) {
 			return false
 		}
 		r, found := s.recordAt(seq, off, id)
-		at, ok = r.place, found && r.kind == kindChunk
+		at, ok = r.place, found && r.kind == kindChunk && !r.p.frozen.Load()
 		return ok
 	})
 	return at, ok

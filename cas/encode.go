@@ -32,7 +32,7 @@ func (s *Store) encodeChunk(b *block, i int, w *workspace) {
 func (s *Store) duplicate(id ID, raw []byte, w *workspace) (at place, ok bool) {
 	s.find(id, func(seq uint32, off int64) bool {
 		r, found := s.recordAt(seq, off, id)
-		at, ok = r.place, found && r.kind == kindChunk && s.sameAt(r.hint, id, raw, w)
+		at, ok = r.place, found && r.kind == kindChunk && !r.p.frozen.Load() && s.sameAt(r.hint, id, raw, w)
 		return ok
 	})
 	return at, ok

@@ -16,6 +16,7 @@ type found struct {
 	body []byte // as stored
 	file string
 	off  int64
+	at   Hint
 }
 
 // damage names what is wrong with the record of id.
@@ -92,9 +93,9 @@ func (s *Store) newestFirst() []*pack {
 // visitAt reads the record at hint, which has to be that of id.
 func (s *Store) visitAt(id ID, hint Hint, buf []byte, use func(found) error) error {
 	p := s.pack(hint.Pack)
-	f := found{file: s.dir, off: int64(hint.Offset)}
+	f := found{file: s.dir, off: int64(hint.Offset), at: hint}
 	if p == nil {
-		return f.damage(id, fmt.Sprintf("pack %d is not in the store", hint.Pack), nil)
+		return f.damage(id, fmt.Sprintf("pack %d is not in the store", hint.Pack), ErrNotFound)
 	}
 	f.file = p.path()
 	n := int64(hint.End) - f.off

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 )
 
 // pack is what this process knows of one pack.
 type pack struct {
 	seq   uint32
 	nonce uint64
+	// frozen: no put takes a chunk of it for its own, since it is being swept.
+	frozen atomic.Bool
 
 	// The sealer owns write, Open before there is one; after the pack is sealed
 	// the indexer.

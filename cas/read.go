@@ -45,6 +45,14 @@ func (s *Store) Open(ref Ref) (*Reader, error) {
 
 // root reads the manifest's root, or makes one of a payload's only chunk.
 func (s *Store) root(ref Ref) (root *node, err error) {
+	root, _, err = s.rootAt(ref)
+	return root, err
+}
+
+// rootAt is root, and tells where it lies. A payload that was put twice may have
+// two roots with nodes of their own below, and a sweep keeps those to which a
+// reference points: of another one the nodes are looked for first.
+func (s *Store) rootAt(ref Ref) (root *node, at Hint, err error) {
 	err = s.visit(ref.ID, ref.Hint, nil, func(f found) error {
 		switch f.hdr.Kind {
 		case kindChunk:
@@ -64,9 +72,29 @@ func (s *Store) root(ref Ref) (root *node, err error) {
 		if root.Bytes != ref.Bytes {
 			return f.damage(ref.ID, fmt.Sprintf("the payload has %d bytes, not %d", root.Bytes, ref.Bytes), nil)
 		}
-		return nil
+		if at = f.at; at == ref.Hint {
+			return nil
+		}
+		return s.hasNodes(root)
 	})
-	return root, err
+	return root, at, err
+}
+
+// hasNodes reports what of the nodes below n cannot be read.
+func (s *Store) hasNodes(n *node) error {
+	for i, c := range n.Child {
+		if n.Level == 0 {
+			return nil
+		}
+		below, err := s.cachedNode(c, n, n.childBytes(i))
+		if err == nil {
+			err = s.hasNodes(below)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Size is the payload's size in bytes.

@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -39,9 +40,11 @@ type sealer struct {
 	waiting []full
 	failed  bool
 
-	// mu guards err: why more than unhashedMax packs wait.
-	mu  sync.Mutex
-	err error
+	// mu guards err: why more than unhashedMax packs wait; and turn, which is
+	// closed, and made anew, when what waited was tried.
+	mu   sync.Mutex
+	err  error
+	turn chan struct{}
 }
 
 // full is a pack that is not appended to any more, and its file.
@@ -59,6 +62,7 @@ func (f full) release(c *fileCache) {
 func (s *Store) startSealer() {
 	s.sealer.queue = make(chan full, sealQueueMax)
 	s.sealer.quiet = make(chan struct{}, 1)
+	s.sealer.turn = make(chan struct{})
 	s.sealer.done = make(chan struct{})
 	go s.runSealer()
 }
@@ -144,10 +148,39 @@ func (s *Store) sealWaiting() {
 	}
 	s.sealer.mu.Lock()
 	defer s.sealer.mu.Unlock()
+	close(s.sealer.turn)
+	s.sealer.turn = make(chan struct{})
 	s.sealer.err = nil
 	if err != nil && len(s.sealer.waiting) > unhashedMax {
 		s.sealer.err = noSpace(s.fs, s.dir, fmt.Errorf("cas: packs cannot be sealed: %w", err))
 	}
+}
+
+// sealActive has the active pack sealed, with those that wait for it, if there is
+// anything in it. While payloads come in, or where something is in the way, it
+// may be sealed later.
+func (s *Store) sealActive(ctx context.Context) error {
+	s.app.mu.Lock()
+	if p := s.app.active; !s.app.closed && p != nil && p.end() > packHeaderBytes {
+		s.retire()
+	}
+	s.app.mu.Unlock()
+	for range 2 { // a turn may have begun before the pack was given
+		turn := s.sealer.nextTurn()
+		s.sealer.queue <- full{}
+		select {
+		case <-turn:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (q *sealer) nextTurn() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.turn
 }
 
 // endWaiting writes the footers that are not written yet.

@@ -35,6 +35,8 @@ type Store struct {
 	indexer   indexer
 	tail      atomic.Uint64 // end of the latest record in table, as a slot's place
 	stats     counters
+	holds     holds
+	sweeping  sync.Mutex // held during a Sweep
 
 	// app.mu guards appender; held during a write, never during a flush.
 	app struct {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"durafs/cas"
 	"durafs/wal"
@@ -54,6 +55,9 @@ func (s *Store) appendStart(ctx context.Context, c Caller, id string, rows []Row
 	num, epoch, err := s.gate(ctx, c, id, evWrite)
 	if err != nil {
 		return nil, s.lateRows(ctx, num, epoch, rows, err)
+	}
+	if slices.ContainsFunc(rows, mayBeLarge) {
+		defer s.cas.Hold()()
 	}
 	g, err := s.prepareRows(ctx, num, rows, keyField)
 	if err != nil {
@@ -147,6 +151,11 @@ func (s *Store) prepareRows(ctx context.Context, num uint32, rows []Row, keyFiel
 	}
 	return g, nil
 }
+
+// mayBeLarge reports whether a row may become one whose body is a payload, which
+// is decided by its length as the log has it: escapes may make that up to six
+// times as long.
+func mayBeLarge(r Row) bool { return len(r.JSON) > RowTextBytesMax/8 }
 
 func (w *groupRow) prepare(num uint32, sc scanned) {
 	r := row{text: sc.text}

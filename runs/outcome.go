@@ -101,6 +101,7 @@ type settlingCall struct {
 
 // commit commits the outcome with this candidate, nil for none.
 func (t *settlingCall) commit(ctx context.Context, candidate []byte) (Committed, error) {
+	defer t.s.cas.Hold()()
 	artifacts := t.s.project(ctx, t.num, t.runID, t.o, candidate)
 	replayed, err := t.submit(ctx, artifacts)
 	if err != nil || replayed {

@@ -29,6 +29,7 @@ func (s *Store) Put(ctx context.Context, c Caller, id, name string, source Sourc
 	if r, err = s.bounded(num, name, r); err != nil {
 		return PayloadInfo{}, false, s.denied(num, err)
 	}
+	defer s.cas.Hold()()
 	ref, err := s.cas.Put(ctx, r)
 	if err != nil {
 		return PayloadInfo{}, false, s.denied(num, err)

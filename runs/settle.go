@@ -27,6 +27,7 @@ func (s *Store) Settle(ctx context.Context, c Caller, id string, r SettleRequest
 	if err != nil {
 		return Settled{}, s.keepLate(ctx, num, epoch, err, lateCopy)
 	}
+	defer s.cas.Hold()()
 	pl, err := s.terminalPayload(ctx, num, &r)
 	if err != nil {
 		return Settled{}, err

@@ -61,6 +61,9 @@ func (s *Store) newStarting(c Caller, r StartRequest, scope string) (*starting, 
 
 // begin admits a run, or answers with the one that its key has begun.
 func (s *Store) begin(ctx context.Context, a *starting) (Started, error) {
+	if a.req.ResumeRequest != nil || a.copy != nil {
+		defer s.cas.Hold()()
+	}
 	var started Started
 	err := retry(ctx, func() (done bool, err error) {
 		num, err := s.startedAs(a)

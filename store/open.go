@@ -212,6 +212,7 @@ func (s *Store) Close(ctx context.Context) error {
 
 func (s *Store) closeParts(ctx context.Context) error {
 	var errs []error
+	s.endSweeps()
 	if s.chunks != nil { // first: its last pack is noted in the log's MANIFEST
 		errs = append(errs, s.chunks.Close())
 	}

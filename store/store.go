@@ -77,6 +77,7 @@ type Store struct {
 	readOnly error // why the store is open for reading only, nil if it is not
 	lock     io.Closer
 	options  Options // that it was opened with
+	sweep    sweep
 }
 
 // Dir is the store's directory, absolute.

@@ -135,11 +135,7 @@ func (v *verifier) check(ctx context.Context) error {
 			return err
 		}
 	}
-	v.progress("the packs")
-	if err := v.packs(ctx, packs); err != nil {
-		return err
-	}
-	return v.harm(ctx, packs)
+	return v.payloads(ctx, packs)
 }
 
 // log checks the log, notes what it refers to, and tells which packs there

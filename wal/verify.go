@@ -127,6 +127,18 @@ func (v *verifier) manifest() (m loadedManifest, err error) {
 	return m, err
 }
 
+// ListedPacks reads the manifest of the log in dir, which may be open, for the
+// packs that it lists now.
+func ListedPacks(ctx context.Context, fsys vfs.FS, dir string) ([]Pack, error) {
+	v := verifier{ctx: ctx, fs: fsys, dir: dir}
+	var err error
+	if v.storeID, err = storeIDOf(fsys, dir); err != nil {
+		return nil, err
+	}
+	m, err := v.manifest()
+	return m.state.sortedPacks(), err
+}
+
 // finding reports a *DamageError; other errors are returned.
 func (v *verifier) finding(err error) error {
 	var d *DamageError

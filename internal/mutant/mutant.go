@@ -41,6 +41,11 @@ const (
 	ChunkNotVerified
 	LinkedRecycled
 	VouchedInItsBlock
+	SweepNotFrozen
+	SweepNotDrained
+	SweepErrorIsEmpty
+	SweepUnlinkedEarly
+	SweepNotSealed
 
 	end
 )
@@ -73,6 +78,11 @@ var descriptions = [end]string{
 	ChunkNotVerified:       "a chunk is given out without a check",
 	LinkedRecycled:         "a segment with a second name is written again",
 	VouchedInItsBlock:      "the frame that vouches stands in the block that it vouches for",
+	SweepNotFrozen:         "a sweep does not keep puts from finding chunks in what it removes",
+	SweepNotDrained:        "a sweep does not wait for those who have found chunks in what it removes",
+	SweepErrorIsEmpty:      "a sweep takes what it cannot read for something that refers to nothing",
+	SweepUnlinkedEarly:     "a sweep removes files before the manifest says that they are gone",
+	SweepNotSealed:         "a sweep removes packs before what it copied out of them is sealed",
 }
 
 // String is what the fault does wrong.

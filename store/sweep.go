@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"durafs/cas"
+	"durafs/runs"
+	"durafs/wal"
+)
+
+// sweep lets Close, and a Reset, end sweeps and wait for them.
+type sweep struct {
+	mu     sync.Mutex
+	ended  bool
+	cancel context.CancelFunc // of the sweep that runs, if one does
+	runs   sync.WaitGroup
+}
+
+// ErrNotSwept says that nothing is removed from this store, since some of what
+// refers to payloads cannot be read.
+var ErrNotSwept = errors.New("a store that has lost something is not swept, since what is lost may refer to what would go; `durafs verify` names it")
+
+// SweepOptions say how much a Sweep looks at.
+type SweepOptions struct {
+	// All: every pack in which anything is that nothing refers to, for which the
+	// active one is ended too; else those of which less than half is referred to.
+	All bool
+	// Progress is told what is being done; nil: nobody is.
+	Progress func(what string)
+}
+
+// Sweep gives back the room of payloads' chunks that nothing in the log refers
+// to: what came of a request that was cut, of an outcome that a crash or a full
+// disk kept from being committed, of a payload that was put twice. See
+// cas.Store.Sweep. It reads the log twice, and may run beside everything else
+// but another one, which is cas.ErrSweeping. Whatever fails, all that was there
+// stays. Close and Reset end it.
+//
+// What the log refers to stays: also payloads that were deleted, and those of
+// admissions that were undone, as long as their batches are in the log.
+func (s *Store) Sweep(ctx context.Context, o SweepOptions) (cas.Swept, error) {
+	switch {
+	case s.readOnly != nil:
+		return cas.Swept{}, s.readOnly
+	case s.recovery.LostCount > 0, s.runs.KeepPacks():
+		return cas.Swept{}, ErrNotSwept
+	}
+	ctx, done, err := s.sweep.begin(ctx)
+	if err != nil {
+		return cas.Swept{}, err
+	}
+	defer done()
+	return s.chunks.Sweep(ctx, cas.SweepOptions{All: o.All, References: s.references, Progress: o.Progress})
+}
+
+func (w *sweep) begin(ctx context.Context) (context.Context, func(), error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.ended:
+		return nil, nil, wal.ErrClosed
+	case w.cancel != nil:
+		return nil, nil, cas.ErrSweeping
+	}
+	ctx, w.cancel = context.WithCancel(ctx)
+	w.runs.Add(1)
+	return ctx, w.done, nil
+}
+
+func (w *sweep) done() {
+	w.mu.Lock()
+	w.cancel()
+	w.cancel = nil
+	w.mu.Unlock()
+	w.runs.Done()
+}
+
+func (s *Store) endSweeps() {
+	w := &s.sweep
+	w.mu.Lock()
+	w.ended = true
+	if w.cancel != nil {
+		w.cancel()
+	}
+	w.mu.Unlock()
+	w.runs.Wait()
+}
+
+// references visits every reference in the batches that the log has accepted by
+// now. They are made durable first, so that the files have them; and where one
+// of them is not met there, it is an error.
+func (s *Store) references(ctx context.Context, visit func(cas.Ref) error) error {
+	var last uint64
+	_, err := s.log.Do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
+		last = lsn - 1
+		return wal.Decision{After: last}
+	})
+	if err != nil {
+		return err
+	}
+	next := s.config.began().LSN + 1
+	var found *wal.Finding
+	_, err = wal.Verify(ctx, s.fs, filepath.Join(s.dir, walName), func(f wal.Frame) error {
+		if f.LSN > next {
+			return fmt.Errorf("%w: the batches %d to %d were not met in the log", ErrNotSwept, next, f.LSN-1)
+		}
+		next = max(next, f.LSN+1)
+		refs, err := runs.References(f.Payload)
+		if err != nil {
+			return fmt.Errorf("%w: batch %d: %w", ErrNotSwept, f.LSN, err)
+		}
+		for _, r := range refs {
+			if err := visit(r.Ref); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	}, func(f wal.Finding) { found = &f })
+	switch {
+	case err != nil:
+		return err
+	case found != nil:
+		return fmt.Errorf("%w: %s at %d: %s", ErrNotSwept, found.File, found.Offset, found.Reason)
+	case next <= last:
+		return fmt.Errorf("%w: the batches %d to %d were not met in the log", ErrNotSwept, next, last)
+	}
+	return nil
+}
