@@ -4,17 +4,41 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 
 	"durafs/projection"
 	"durafs/runs"
+	"durafs/store"
 )
 
 // Effects commits outcomes with what a model is shown of them: images of each
-// way to store one. Outcome, projection and images are there together, or none.
+// way to store one. Outcome, projection and images are there together, or none;
+// and what a crash has left of those that are not, a sweep gives back to the last
+// byte.
 func Effects() *Driver {
-	w := lifeWork{script: (*lifeAgent).effects}
+	w := lifeWork{script: (*lifeAgent).effects, judged: judgeSwept}
 	return w.driver("effects", "outcomes with projections and their images, of each way to store one; settlement")
+}
+
+// judgeSwept sweeps, and then nothing is left that nothing refers to, and all that
+// was acknowledged is there.
+func judgeSwept(l *Life, s *store.Store) error {
+	if l.Faulty {
+		return nil
+	}
+	ctx := context.Background()
+	if _, err := s.Sweep(ctx, store.SweepOptions{All: true}); err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	var found []error
+	sum, err := store.Verify(ctx, storeDir, store.VerifyOptions{FS: l.Disk}, func(f store.Finding) {
+		found = append(found, errors.New(f.String()))
+	})
+	if sum.UnreferencedRecords > 0 || sum.Dangling > 0 {
+		found = append(found, fmt.Errorf("after a sweep %+v", sum))
+	}
+	return errors.Join(append(found, err, lifeFactsOf(l.Promises()).judge(s))...)
 }
 
 // Resume lets a run wait for a permission, fail to be dispatched, go on and end.

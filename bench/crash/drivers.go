@@ -11,7 +11,7 @@ func Drivers() []*Driver {
 	for _, d := range all {
 		d.States = logStates
 	}
-	return append(all, Runs(), Payloads(), Chunks(), Cancel(), Undo(), Bounded(), Compensate(), Delete(), Resume(), Effects(), Copies(), Reset(), Sinks())
+	return append(all, Runs(), Payloads(), Chunks(), Sweep(), Cancel(), Undo(), Bounded(), Compensate(), Delete(), Resume(), Effects(), Copies(), Reset(), Sinks())
 }
 
 const (

@@ -88,6 +88,11 @@ var matrix = map[mutant.Name][4]cell{
 		hidden("a crash tears what is on its way, and that is not vouched for"), hidden("as in L1"),
 		hidden("one copy of the manifest is harmed at a time, and the other has the edit"), by("both copies"),
 	},
+	mutant.SweepNotFrozen:     {by("sweep"), by("sweep"), noCut, noCheck},
+	mutant.SweepNotDrained:    {by("sweep"), by("sweep"), noCut, noCheck},
+	mutant.SweepErrorIsEmpty:  {noFailure, by("sweep"), noCut, noCheck},
+	mutant.SweepUnlinkedEarly: {by("sweep"), by("sweep"), noCut, noCheck},
+	mutant.SweepNotSealed:     {by("sweep"), by("sweep"), noCut, noCheck},
 }
 
 // checks are the drivers of the last column.
