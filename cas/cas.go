@@ -23,6 +23,12 @@
 // the log keeps. Nobody appends to a pack of an earlier process: Open cuts it
 // at the last record that the log refers to, and seals it.
 //
+// # Sweeping
+//
+// Nobody counts references: what nothing refers to any more is found by following
+// all that does. A sweep copies what is left of a pack into another one, which is
+// sealed before the old one goes. See Store.Sweep.
+//
 // The formats are described at fileHeader, recordHeader, footer and node.
 //
 // # Goroutines

@@ -15,6 +15,11 @@ var (
 	ErrNotFound = errors.New("cas: no such payload")
 	// ErrClosed is the answer of a closed store.
 	ErrClosed = errors.New("cas: closed")
+	// ErrSweeping is the answer to a Sweep while another one runs.
+	ErrSweeping = errors.New("cas: a sweep runs already")
+	// ErrUnsure says that some of what refers to payloads cannot be read, so that
+	// a sweep cannot tell what may go.
+	ErrUnsure = errors.New("cas: what refers to payloads cannot be read as a whole, so nothing is removed")
 	// ErrFormat says that a file has a version or flag of a later release. It
 	// is not damage.
 	ErrFormat = errors.New("cas: format of a later version")

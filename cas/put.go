@@ -62,6 +62,8 @@ func (s *Store) put(p *put) (Ref, error) {
 	if err == nil {
 		s.stats.puts.Add(1)
 		s.stats.bytes.Add(ref.Bytes)
+	} else {
+		s.stats.wasted.Add(p.bytes)
 	}
 	return ref, err
 }

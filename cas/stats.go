@@ -3,7 +3,7 @@ package cas
 import "sync/atomic"
 
 type counters struct {
-	puts, bytes, hits, records, stored, syncs atomic.Int64
+	puts, bytes, wasted, hits, records, stored, syncs atomic.Int64
 }
 
 // Stats counts what a store did since it was opened, and what it holds.
@@ -15,6 +15,7 @@ type Stats struct {
 
 	Puts         int64
 	PayloadBytes int64 // of these puts
+	WastedBytes  int64 // of those that failed, at most
 	ChunkHits    int64 // chunks that were stored already
 	Records      int64 // written
 	RecordBytes  int64 // of these, as stored
@@ -24,7 +25,7 @@ type Stats struct {
 // Stats may be called at any time.
 func (s *Store) Stats() Stats {
 	st := Stats{
-		Puts: s.stats.puts.Load(), PayloadBytes: s.stats.bytes.Load(), ChunkHits: s.stats.hits.Load(),
+		Puts: s.stats.puts.Load(), PayloadBytes: s.stats.bytes.Load(), WastedBytes: s.stats.wasted.Load(), ChunkHits: s.stats.hits.Load(),
 		Records: s.stats.records.Load(), RecordBytes: s.stats.stored.Load(), Syncs: s.stats.syncs.Load(),
 	}
 	for _, p := range s.newestFirst() {

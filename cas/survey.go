@@ -160,7 +160,7 @@ func (m *marker) payload(ref Ref) error {
 	case err != nil && mutant.On(mutant.SweepErrorIsEmpty):
 		return nil
 	case err != nil:
-		return fmt.Errorf("cas: what payload %v refers to is not known: %w", ref.ID, err)
+		return fmt.Errorf("%w: what payload %v refers to: %w", ErrUnsure, ref.ID, err)
 	}
 	place := slotOf(ref.ID, at.Pack, int64(at.Offset)).place
 	if _, ok := m.seen[place]; ok {
@@ -185,7 +185,7 @@ func (m *marker) below(n *node) error {
 		}
 		next, err := m.s.cachedNode(c, n, n.childBytes(i))
 		if err != nil {
-			return fmt.Errorf("cas: what a part of a manifest refers to is not known: %w", err)
+			return fmt.Errorf("%w: what a part of a manifest refers to: %w", ErrUnsure, err)
 		}
 		if err := m.below(next); err != nil {
 			return err

@@ -14,6 +14,8 @@ type SweepOptions struct {
 	// All: every pack in which anything is that nothing refers to; else those of
 	// which less than half is referred to.
 	All bool
+	// Also are numbers of packs of which the former counts in any case.
+	Also []uint32
 	// References calls visit for every reference that there is at a moment after
 	// it was called: those of every batch that was accepted before. Its error, or
 	// a gap in what it reads, ends the sweep, and nothing is removed. It is called
@@ -32,9 +34,6 @@ type Swept struct {
 	BytesFreed   int64 `json:"bytes_freed"`  // by which the packs are smaller now
 	PacksPinned  int   `json:"packs_pinned"` // that stayed, since something in them is damaged
 }
-
-// ErrSweeping is the answer to a Sweep while another one runs.
-var ErrSweeping = errors.New("cas: a sweep runs already")
 
 // Sweep gives back the room of what nothing refers to: it copies what is
 // referred to out of the packs that are worth it, the victims, into new ones, and
@@ -61,7 +60,7 @@ var ErrSweeping = errors.New("cas: a sweep runs already")
 // keeps its pack; what cannot be read of a manifest ends the sweep, since what
 // it refers to is not known. Reads, puts and deletions go on meanwhile. The
 // error is ErrSweeping, ErrClosed, why the store is not healthy, *NoSpaceError,
-// *DamageError, ctx's, or that of References.
+// *DamageError, ctx's, ErrUnsure, or that of References.
 func (s *Store) Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -142,7 +141,8 @@ func (w *sweep) choose() error {
 	}
 	for _, p := range sealed {
 		all, kept := live.bytesOf(p.seq)
-		if w.o.All && kept < all || !w.o.All && 2*kept < all {
+		any := w.o.All || slices.Contains(w.o.Also, p.seq)
+		if any && kept < all || 2*kept < all {
 			w.victims = append(w.victims, p)
 		}
 	}

@@ -85,6 +85,8 @@ var errnos = []errnoRow{
 	kind[*wal.FutureVersionError]("wal.FutureVersionError", syscall.EIO),
 	value("cas.ErrPoisoned", cas.ErrPoisoned, syscall.EIO),
 	value("cas.ErrClosed", cas.ErrClosed, syscall.EIO),
+	value("cas.ErrSweeping", cas.ErrSweeping, syscall.EIO),
+	value("cas.ErrUnsure", cas.ErrUnsure, syscall.EIO),
 	value("cas.ErrFormat", cas.ErrFormat, syscall.EIO),
 
 	// Of writing, which a later file of the tree may meet.

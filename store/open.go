@@ -174,6 +174,7 @@ func (s *Store) openChunks(ctx context.Context, opt Options) error {
 	}
 	s.chunks = chunks
 	s.recovery.addChunks(found)
+	s.sweep.unclosed = found.Sealed
 	return nil
 }
 

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -18,11 +17,13 @@ type sweep struct {
 	ended  bool
 	cancel context.CancelFunc // of the sweep that runs, if one does
 	runs   sync.WaitGroup
+
+	unclosed []uint32 // packs that a former process has left, and that were not swept since
+	wasted   int64    // what had been put for nothing before the last sweep
 }
 
-// ErrNotSwept says that nothing is removed from this store, since some of what
-// refers to payloads cannot be read.
-var ErrNotSwept = errors.New("a store that has lost something is not swept, since what is lost may refer to what would go; `durafs verify` names it")
+// sweepWorthBytes that were put for nothing make a sweep worth while.
+const sweepWorthBytes = 64 << 20
 
 // SweepOptions say how much a Sweep looks at.
 type SweepOptions struct {
@@ -47,14 +48,30 @@ func (s *Store) Sweep(ctx context.Context, o SweepOptions) (cas.Swept, error) {
 	case s.readOnly != nil:
 		return cas.Swept{}, s.readOnly
 	case s.recovery.LostCount > 0, s.runs.KeepPacks():
-		return cas.Swept{}, ErrNotSwept
+		return cas.Swept{}, cas.ErrUnsure
 	}
 	ctx, done, err := s.sweep.begin(ctx)
 	if err != nil {
 		return cas.Swept{}, err
 	}
 	defer done()
-	return s.chunks.Sweep(ctx, cas.SweepOptions{All: o.All, References: s.references, Progress: o.Progress})
+	wasted := s.chunks.Stats().WastedBytes
+	swept, err := s.chunks.Sweep(ctx, cas.SweepOptions{All: o.All, Also: s.sweep.unclosed, References: s.references, Progress: o.Progress})
+	if err == nil {
+		s.sweep.mu.Lock()
+		defer s.sweep.mu.Unlock()
+		s.sweep.wasted, s.sweep.unclosed = wasted, nil
+	}
+	return swept, err
+}
+
+// SweepDue reports whether a sweep is worth its reading of the log: a former
+// process ended without closing its packs, or as much was put for nothing as a
+// pack holds.
+func (s *Store) SweepDue() bool {
+	s.sweep.mu.Lock()
+	defer s.sweep.mu.Unlock()
+	return s.readOnly == nil && (len(s.sweep.unclosed) > 0 || s.chunks.Stats().WastedBytes-s.sweep.wasted >= sweepWorthBytes)
 }
 
 func (w *sweep) begin(ctx context.Context) (context.Context, func(), error) {
@@ -106,12 +123,12 @@ func (s *Store) references(ctx context.Context, visit func(cas.Ref) error) error
 	var found *wal.Finding
 	_, err = wal.Verify(ctx, s.fs, filepath.Join(s.dir, walName), func(f wal.Frame) error {
 		if f.LSN > next {
-			return fmt.Errorf("%w: the batches %d to %d were not met in the log", ErrNotSwept, next, f.LSN-1)
+			return fmt.Errorf("%w: the batches %d to %d were not met in the log", cas.ErrUnsure, next, f.LSN-1)
 		}
 		next = max(next, f.LSN+1)
 		refs, err := runs.References(f.Payload)
 		if err != nil {
-			return fmt.Errorf("%w: batch %d: %w", ErrNotSwept, f.LSN, err)
+			return fmt.Errorf("%w: batch %d: %w", cas.ErrUnsure, f.LSN, err)
 		}
 		for _, r := range refs {
 			if err := visit(r.Ref); err != nil {
@@ -124,9 +141,9 @@ func (s *Store) references(ctx context.Context, visit func(cas.Ref) error) error
 	case err != nil:
 		return err
 	case found != nil:
-		return fmt.Errorf("%w: %s at %d: %s", ErrNotSwept, found.File, found.Offset, found.Reason)
+		return fmt.Errorf("%w: %s at %d: %s", cas.ErrUnsure, found.File, found.Offset, found.Reason)
 	case next <= last:
-		return fmt.Errorf("%w: the batches %d to %d were not met in the log", ErrNotSwept, next, last)
+		return fmt.Errorf("%w: the batches %d to %d were not met in the log", cas.ErrUnsure, next, last)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ then $XDG_RUNTIME_DIR/durafs/control.sock.
 	root.SetCompletionCommandGroupID(groupStore)
 	for _, c := range []*cobra.Command{
 		newServeCommand(a), newSuperviseCommand(a), newStatusCommand(a), newVerifyCommand(a), newBenchCommand(a), newVersionCommand(a),
-		newExecCommand(a), newRunCommand(a), newImportCommand(a), newScopesCommand(a), newPolicyCommand(a), newOutboxCommand(a), newResetCommand(a), newPinCommand(a, groupStore),
+		newExecCommand(a), newRunCommand(a), newImportCommand(a), newScopesCommand(a), newPolicyCommand(a), newOutboxCommand(a), newCompactCommand(a), newResetCommand(a), newPinCommand(a, groupStore),
 		newLsCommand(a), newResumableCommand(a), newWatchCommand(a), newShowCommand(a), newLogsCommand(a), newThreadsCommand(a), newJournalCommand(a), newTargetsCommand(a), newHistoryCommand(a),
 	} {
 		root.AddCommand(c)

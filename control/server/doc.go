@@ -79,6 +79,9 @@ type Options struct {
 	// that is not offered. The server is shut down meanwhile, but for the request
 	// that asked.
 	Reset func(ctx context.Context, c runs.Caller, r ResetRequest) (ResetDone, error)
+	// Compact gives back the room of what nothing refers to, and returns when that
+	// is done; nil where that is not offered.
+	Compact func(ctx context.Context) (CompactDone, error)
 	// OwnerUIDs are owners on the control socket besides the daemon's own uid
 	// and root.
 	OwnerUIDs []uint32

@@ -78,6 +78,7 @@ func TestPrincipals(t *testing.T) {
 		"GET /v1/outbox":                          needOwner,
 		"POST /v1/outbox/{id}/retry":              needOwner,
 		"POST /v1/outbox/{id}/drop":               needOwner,
+		"POST /v1/compact":                        needOwner,
 		"POST /v1/reset":                          needOwner,
 		"GET /v1/status":                          needOwner,
 		"GET /v1/openapi.json":                    needAny,

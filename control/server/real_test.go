@@ -45,6 +45,7 @@ func (d *realDaemon) open() {
 		Status:  func() any { return s.Status() },
 		Healthy: s.Healthy,
 		Reset:   resetExample,
+		Compact: compactExample,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "durafs_up 1\n") }),
 	})
 }
@@ -57,6 +58,11 @@ func resetExample(_ context.Context, _ runs.Caller, r ResetRequest) (ResetDone, 
 		return ResetDone{}, &runs.Refusal{Code: runs.RevisionMismatch, Field: "store", Detail: "this is another store"}
 	}
 	return ResetDone{Store: "b", Former: store, BootID: "c", Runs: 2, Active: 1, LSN: 9}, nil
+}
+
+// compactExample is a daemon's answer to a compaction.
+func compactExample(context.Context) (CompactDone, error) {
+	return CompactDone{Packs: 3, PacksFreed: 2, RecordsMoved: 5, BytesMoved: 6, BytesFreed: 7}, nil
 }
 
 func (d *realDaemon) close() {

@@ -98,6 +98,7 @@ var routes = []route{
 	{"GET", "/v1/outbox", needOwner, (*request).outbox, false},
 	{"POST", "/v1/outbox/{id}/retry", needOwner, (*request).retryDelivery, false},
 	{"POST", "/v1/outbox/{id}/drop", needOwner, (*request).dropDelivery, false},
+	{"POST", "/v1/compact", needOwner, (*request).compact, false},
 	{"POST", "/v1/reset", needOwner, (*request).reset, false},
 	{"GET", "/v1/status", needOwner, (*request).status, true},
 	{"GET", "/v1/openapi.json", needAny, (*request).openapi, true},

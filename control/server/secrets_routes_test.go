@@ -47,7 +47,7 @@ func TestSecretsOverAllRoutes(t *testing.T) {
 	var logged bytes.Buffer
 	w.stop()
 	w.start(Options{
-		Runs: w.store.Runs(), Status: func() any { return w.store.Status() }, Healthy: w.store.Healthy, Reset: resetExample,
+		Runs: w.store.Runs(), Status: func() any { return w.store.Status() }, Healthy: w.store.Healthy, Reset: resetExample, Compact: compactExample,
 		Log: slog.New(slog.NewTextHandler(&syncWriter{w: &logged}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if _, err := w.client().Enrol(t.Context(), "agent:hidden-target-3b1e"); err != nil {

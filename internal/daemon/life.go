@@ -63,6 +63,7 @@ func (l *life) makeServer(context.Context) error {
 		Healthy:   l.store.Healthy,
 		Metrics:   l.d.metrics.handler(),
 		Reset:     l.askReset,
+		Compact:   l.compact,
 		OwnerUIDs: l.d.config.OwnerUIDs,
 		Log:       l.d.log,
 	})
@@ -78,6 +79,7 @@ func (l *life) serve(ctx context.Context) (next *life, err error) {
 	running := 2
 	attended := l.attend()
 	told := l.tellSinks()
+	swept := l.sweeps()
 	unmounted := l.mountDone()
 	for waiting := true; waiting; {
 		select {
@@ -88,7 +90,7 @@ func (l *life) serve(ctx context.Context) (next *life, err error) {
 			waiting = false
 		case ask := <-l.d.resets:
 			var over bool
-			if next, over, err = l.reset(ctx, ask, func() { attended(); told() }); over {
+			if next, over, err = l.reset(ctx, ask, func() { attended(); told(); swept() }); over {
 				return next, l.joined(err, failed, running)
 			}
 		case <-unmounted:
@@ -101,6 +103,7 @@ func (l *life) serve(ctx context.Context) (next *life, err error) {
 	err = errors.Join(err, l.stop())
 	attended()
 	told()
+	swept()
 	err = l.joined(err, failed, running)
 	return nil, errors.Join(err, l.unwind())
 }

@@ -170,6 +170,7 @@ var goroutineFiles = map[string]string{
 	"fusefs/mount.go":                      "2 per mount, serve and notify, and 1 that waits for the mount to answer; until it is unmounted",
 	"fusefs/mountpoint.go":                 "1, asks a mountpoint that may hang; until it answers",
 	"internal/daemon/sinks.go":             "1, finds what sinks are to be told, and 4 that tell them; until the daemon stops",
+	"internal/daemon/compact.go":           "1 that sweeps packs; until the daemon stops",
 	"internal/daemon/life.go":              "1 per socket, and 1 that ends leases; until the daemon stops",
 	"internal/daemon/reset.go":             "1 per reset, ends the former serving; until the reset is answered",
 	"runs/bulk.go":                         "1 while a store is opened, enters half of the ids; until they are entered",
