@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"durafs/cas"
+	"durafs/internal/mutant"
 	"durafs/wal"
 )
 
@@ -96,6 +97,9 @@ func (s *Store) settlement(st *settling, pk *packet) []*wal.Batch {
 	if !st.boxed {
 		step(entry{kind: kindOutbox, run: num, body: mustJSON(pk)})
 	}
+	if mutant.On(mutant.OutboxDoneEarly) {
+		step(entry{kind: kindOutboxDone, run: num})
+	}
 	if !pk.Cancelled && rec.phase != Settling && !rec.phase.sealed() {
 		rec = rec.next()
 		rec.phase, rec.Outcome, rec.OpenCalls = Settling, pk.Digest, nil
@@ -122,7 +126,10 @@ func (s *Store) settlement(st *settling, pk *packet) []*wal.Batch {
 	for _, sink := range s.outbox.sinks {
 		last = append(last, (&delivery{sink: sink, born: true}).entry(num))
 	}
-	step(append(last, entry{kind: kindOutboxDone, run: num})...)
+	if !mutant.On(mutant.OutboxDoneEarly) {
+		last = append(last, entry{kind: kindOutboxDone, run: num})
+	}
+	step(last...)
 	return batches
 }
 

@@ -97,6 +97,13 @@ func lifeOnFullDisk(t *testing.T, dir string) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("a row on a full disk: %v", err)
 	}
+	put := func(name string) error {
+		_, _, err := s.Runs().Put(ctx, agents[0], "exec_full-0", name, runs.SourceNamed, "", bytes.NewReader(randomBytes(1, 200_000)))
+		return err
+	}
+	if err := put("full"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a payload on a full disk: %v", err)
+	}
 	if _, err := s.Runs().Start(ctx, runs.Caller{Owner: true}, runs.StartRequest{}); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a start on a full disk: %v", err)
 	}
@@ -128,6 +135,15 @@ func lifeOnFullDisk(t *testing.T, dir string) {
 		if !errors.Is(err, syscall.ENOSPC) || time.Since(begin) > 30*time.Second {
 			t.Fatalf("with space again: %v", err)
 		}
+	}
+	if err := put("again"); err != nil {
+		t.Errorf("a payload with space again: %v", err)
+	}
+	if done, err := s.Sweep(ctx, SweepOptions{All: true}); err != nil {
+		t.Errorf("sweep: %+v, %v", done, err)
+	}
+	if v := leaks(t, dir); v.UnreferencedBytes != 0 {
+		t.Errorf("left: %+v", v)
 	}
 	if err := s.Close(ctx); err != nil {
 		t.Fatal(err)

@@ -93,6 +93,7 @@ var matrix = map[mutant.Name][4]cell{
 	mutant.SweepErrorIsEmpty:  {noFailure, by("sweep"), noCut, noCheck},
 	mutant.SweepUnlinkedEarly: {by("sweep"), by("sweep"), noCut, noCheck},
 	mutant.SweepNotSealed:     {by("sweep"), by("sweep"), noCut, noCheck},
+	mutant.OutboxDoneEarly:    {by("cancel"), by("cancel"), noCut, noCheck},
 }
 
 // checks are the drivers of the last column.

@@ -46,6 +46,7 @@ const (
 	SweepErrorIsEmpty
 	SweepUnlinkedEarly
 	SweepNotSealed
+	OutboxDoneEarly
 
 	end
 )
@@ -82,6 +83,7 @@ var descriptions = [end]string{
 	SweepNotDrained:        "a sweep does not wait for those who have found chunks in what it removes",
 	SweepErrorIsEmpty:      "a sweep takes what it cannot read for something that refers to nothing",
 	SweepUnlinkedEarly:     "a sweep removes files before the manifest says that they are gone",
+	OutboxDoneEarly:        "a settlement's outbox is emptied before what it tells of is in journal, thread and record",
 	SweepNotSealed:         "a sweep removes packs before what it copied out of them is sealed",
 }
 
