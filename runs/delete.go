@@ -65,7 +65,8 @@ type DeletedPayload struct {
 // theirs. Needs an owner.
 //
 // Nothing but the log's one barrier makes it durable: no file of chunks is
-// touched, and an open reader of the payload reads on.
+// touched, and an open reader of the payload reads on until a sweep has taken the
+// bytes, and is then told that it was deleted.
 func (s *Store) DeletePayload(ctx context.Context, c Caller, id, name string) (DeletedPayload, error) {
 	if !c.owns() {
 		return DeletedPayload{}, refuse(NotOwner, "only an owner deletes a payload")

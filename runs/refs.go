@@ -30,6 +30,36 @@ func Names(payload []byte) (map[uint32]string, error) {
 	return names, nil
 }
 
+// Deletion says that a run's payload is there no more, for good. It had bytes of
+// its own in the chunk store if it was not inline.
+type Deletion struct {
+	Run    uint32
+	Name   string
+	ID     cas.ID
+	Inline bool
+}
+
+// Deletions lists the payloads that a batch deletes. payload is that of the
+// batch's frame. What refers to them, in earlier batches, does so for nobody.
+func Deletions(payload []byte) ([]Deletion, error) {
+	b, err := decodeBatch(payload)
+	if err != nil {
+		return nil, err
+	}
+	var gone []Deletion
+	for _, e := range b.entries {
+		if e.kind != kindDeleted {
+			continue
+		}
+		d, err := parseDeletion(e)
+		if err != nil {
+			return nil, err
+		}
+		gone = append(gone, Deletion{e.run, d.Name, d.B3, d.Bytes <= cas.InlineBytesMax})
+	}
+	return gone, nil
+}
+
 // Reference is a payload that a batch refers to, of which run, and its name
 // there.
 type Reference struct {

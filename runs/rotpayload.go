@@ -46,6 +46,9 @@ func (s *Store) payloadErr(num uint32, name string, err error) error {
 	if _, damaged := errors.AsType[*cas.DamageError](err); !damaged && !errors.Is(err, cas.ErrNotFound) {
 		return err
 	}
+	if _, gone := s.showPayload(Ref(num), name); CodeOf(gone) == PayloadDeleted {
+		return gone // while it was read, and its bytes were swept
+	}
 	s.mu.Lock()
 	id := s.index.id(num)
 	at := id + "/" + name

@@ -41,8 +41,9 @@ type SweepOptions struct {
 // but another one, which is cas.ErrSweeping. Whatever fails, all that was there
 // stays. Close and Reset end it.
 //
-// What the log refers to stays: also payloads that were deleted, and those of
-// admissions that were undone, as long as their batches are in the log.
+// What the log refers to stays, but for payloads that an owner has deleted: also
+// those of admissions that were undone, as long as their batches are in the log.
+// Who reads a payload while it is deleted, and swept, is told that it was.
 func (s *Store) Sweep(ctx context.Context, o SweepOptions) (cas.Swept, error) {
 	switch {
 	case s.readOnly != nil:
@@ -56,7 +57,8 @@ func (s *Store) Sweep(ctx context.Context, o SweepOptions) (cas.Swept, error) {
 	}
 	defer done()
 	wasted := s.chunks.Stats().WastedBytes
-	swept, err := s.chunks.Sweep(ctx, cas.SweepOptions{All: o.All, Also: s.sweep.unclosed, References: s.references, Progress: o.Progress})
+	refs := references{s: s, deleted: map[payloadName]bool{}}
+	swept, err := s.chunks.Sweep(ctx, cas.SweepOptions{All: o.All, Also: s.sweep.unclosed, References: refs.visit, Progress: o.Progress})
 	if err == nil {
 		s.sweep.mu.Lock()
 		defer s.sweep.mu.Unlock()
@@ -107,10 +109,60 @@ func (s *Store) endSweeps() {
 	w.runs.Wait()
 }
 
-// references visits every reference in the batches that the log has accepted by
-// now. They are made durable first, so that the files have them; and where one
+// references are those that the log holds. deleted are the payloads that were
+// deleted when they were first looked for; nil: not yet.
+type references struct {
+	s       *Store
+	deleted map[payloadName]bool
+	looked  bool
+}
+
+type payloadName struct {
+	run  uint32
+	name string
+}
+
+// visit visits every reference in the batches that the log has accepted by now,
+// but for those to payloads that had been deleted.
+func (r *references) visit(ctx context.Context, visit func(cas.Ref) error) error {
+	if !r.looked {
+		if err := r.s.walkLog(ctx, r.noteDeleted); err != nil {
+			return err
+		}
+		r.looked = true
+	}
+	return r.s.walkLog(ctx, func(batch []byte) error {
+		refs, err := runs.References(batch)
+		if err != nil {
+			return fmt.Errorf("%w: %w", cas.ErrUnsure, err)
+		}
+		for _, ref := range refs {
+			if r.deleted[payloadName{ref.Run, ref.Name}] {
+				continue
+			}
+			if err := visit(ref.Ref); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (r *references) noteDeleted(batch []byte) error {
+	gone, err := runs.Deletions(batch)
+	if err != nil {
+		return fmt.Errorf("%w: %w", cas.ErrUnsure, err)
+	}
+	for _, d := range gone {
+		r.deleted[payloadName{d.Run, d.Name}] = true
+	}
+	return nil
+}
+
+// walkLog hands the payload of every batch that the log has accepted by now to
+// each. They are made durable first, so that the files have them; and where one
 // of them is not met there, it is an error.
-func (s *Store) references(ctx context.Context, visit func(cas.Ref) error) error {
+func (s *Store) walkLog(ctx context.Context, each func(batch []byte) error) error {
 	var last uint64
 	_, err := s.log.Do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
 		last = lsn - 1
@@ -126,14 +178,8 @@ func (s *Store) references(ctx context.Context, visit func(cas.Ref) error) error
 			return fmt.Errorf("%w: the batches %d to %d were not met in the log", cas.ErrUnsure, next, f.LSN-1)
 		}
 		next = max(next, f.LSN+1)
-		refs, err := runs.References(f.Payload)
-		if err != nil {
-			return fmt.Errorf("%w: batch %d: %w", cas.ErrUnsure, f.LSN, err)
-		}
-		for _, r := range refs {
-			if err := visit(r.Ref); err != nil {
-				return err
-			}
+		if err := each(f.Payload); err != nil {
+			return err
 		}
 		return ctx.Err()
 	}, func(f wal.Finding) { found = &f })

@@ -250,3 +250,74 @@ func TestNotSwept(t *testing.T) {
 		t.Error("opened with damage, it was swept")
 	}
 }
+
+// TestSweepDeleted: what an owner has deleted is swept, but for what others share;
+// who had it open is told so, and the run is not damaged; verify counts it as
+// room before, and as nothing after.
+func TestSweepDeleted(t *testing.T) {
+	dir := memoryDir(t)
+	s := openFor(t, nil, dir)
+	defer s.Close(context.Background())
+	owner := runs.Caller{Owner: true}
+	agents := map[string]runs.Caller{"exec_a": startFor(t, s, "exec_a"), "exec_b": startFor(t, s, "exec_b")}
+	put := func(id, name string, seed uint64, n int) {
+		t.Helper()
+		if _, _, err := s.Runs().Put(t.Context(), agents[id], id, name, runs.SourceNamed, "", bytes.NewReader(randomBytes(seed, n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("exec_a", "own", 1, 300_000)
+	put("exec_a", "shared", 2, 200_000)
+	put("exec_b", "shared", 2, 200_000)
+	put("exec_a", "small", 3, 900) // inline
+	put("exec_b", "kept", 4, 250_000)
+	if _, err := s.Runs().Settle(t.Context(), agents["exec_a"], "exec_a", runs.SettleRequest{Status: runs.Success, PayloadName: "own"}); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := openPayload(s, "exec_a", "shared")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range [][2]string{{"exec_a", "own"}, {"exec_a", "shared"}, {"exec_a", "small"}, {"exec_b", "shared"}} {
+		if _, err := s.Runs().DeletePayload(t.Context(), owner, p[0], p[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v := leaks(t, dir); v.UnreferencedBytes < 200_000 || v.UnreferencedBytes > 202_000 {
+		t.Errorf("of the two that share bytes both are deleted, the other is the run's answer too: %+v", v)
+	}
+	if done := swept(t, s); done.PacksFreed != 1 {
+		t.Errorf("%+v", done)
+	}
+	if v := leaks(t, dir); v.UnreferencedBytes != 0 {
+		t.Errorf("after: %+v", v)
+	}
+	if _, err := reader.ReadAt(make([]byte, 100_000), 70_000); runs.CodeOf(err) != runs.PayloadDeleted {
+		t.Errorf("a reader that had it open: %v", err)
+	}
+	for what, seed := range map[string]uint64{runs.TerminalName: 1, "kept": 4} {
+		id := map[string]string{runs.TerminalName: "exec_a", "kept": "exec_b"}[what]
+		r, err := openPayload(s, id, what)
+		if err != nil {
+			t.Fatal(what, err)
+		}
+		want := randomBytes(seed, int(r.Size()))
+		if got, err := io.ReadAll(io.NewSectionReader(r, 0, r.Size())); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, %v", what, len(got), err)
+		}
+	}
+	for id := range agents {
+		ref, err := s.Runs().Look(owner, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, _ := s.Runs().Info(ref); info.Damaged {
+			t.Errorf("%s is taken for damaged", id)
+		}
+	}
+	k := openFor(t, nil, copied(t, dir))
+	defer k.Close(context.Background())
+	if r, err := openPayload(k, "exec_b", "kept"); err != nil || r.Size() != 250_000 {
+		t.Error(err)
+	}
+}

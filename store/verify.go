@@ -88,7 +88,7 @@ func Verify(ctx context.Context, dir string, opt VerifyOptions, report func(Find
 	if opt.FS == nil {
 		opt.FS = vfs.OS
 	}
-	v := verifier{dir: dir, opt: opt, report: report, wanted: map[cas.ID]cas.Ref{}}
+	v := verifier{dir: dir, opt: opt, report: report, wanted: map[cas.ID]wanted{}, deleted: map[payloadName]bool{}}
 	err := v.run(ctx)
 	return v.sum, err
 }
@@ -100,7 +100,7 @@ type verifier struct {
 	sum    Verified
 	// wanted are the payloads that the log refers to, census the records that
 	// are sound, and inPacks is what was found in packs.
-	wanted  map[cas.ID]cas.Ref
+	wanted  map[cas.ID]wanted
 	census  cas.Census
 	inPacks []cas.Finding
 	// harmed are findings whose run is known by its number only, until the log
@@ -108,6 +108,10 @@ type verifier struct {
 	harmed []Finding
 	// named are the batches whose references were reported.
 	named map[batchPlace]bool
+	// deleted are payloads that nobody can read any more, whatever refers to them;
+	// last is the batch up to which both were noted.
+	deleted map[payloadName]bool
+	last    uint64
 	// began is the LSN that the log began behind.
 	began uint64
 	// emptying: a reset has come as far as its commit point, and the next open
@@ -201,10 +205,32 @@ func (v *verifier) batch(f wal.Frame) error {
 	if err != nil {
 		v.addOf(Finding{File: segmentFile(f.Pos), Offset: int64(f.Pos.Offset), LSNFrom: f.LSN, LSNTo: f.LSN, RunNumber: f.Run, Reason: err.Error()})
 	}
+	if f.LSN <= v.last {
+		return nil // it has come before
+	}
+	v.last = f.LSN
 	for _, r := range refs {
-		v.wanted[r.ID] = r.Ref
+		w := v.wanted[r.ID]
+		v.wanted[r.ID] = wanted{r.Ref, w.count + 1}
+	}
+	gone, _ := runs.Deletions(f.Payload) // an error was told above
+	for _, d := range gone {
+		v.deleted[payloadName{d.Run, d.Name}] = true
+		if w, ok := v.wanted[d.ID]; ok && !d.Inline {
+			if w.count--; w.count == 0 {
+				delete(v.wanted, d.ID)
+			} else {
+				v.wanted[d.ID] = w
+			}
+		}
 	}
 	return nil
+}
+
+// wanted is a payload that the log refers to, and how often.
+type wanted struct {
+	cas.Ref
+	count int
 }
 
 func segmentFile(at wal.Position) string {

@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"maps"
+	"iter"
 	"path/filepath"
 
 	"durafs/cas"
@@ -19,8 +19,8 @@ func (v *verifier) harm(ctx context.Context, packs []cas.Pack) error {
 	}
 	if len(v.inPacks) > 0 {
 		refs := func(yield func(cas.Ref) bool) {
-			for id, r := range v.wanted {
-				if _, known := harmed[id]; !known && !yield(r) {
+			for id, w := range v.wanted {
+				if _, known := harmed[id]; !known && !yield(w.Ref) {
 					return
 				}
 			}
@@ -52,7 +52,7 @@ type harmedBy struct {
 // refers to is counted.
 func (v *verifier) missing(ctx context.Context, packs []cas.Pack) (map[cas.ID]harmedBy, error) {
 	harmed, lacking := map[cas.ID]harmedBy{}, map[uint32]bool{}
-	err := v.census.Reach(ctx, v.opt.FS, filepath.Join(v.dir, casName), packs, maps.Values(v.wanted), func(r cas.Ref, m *cas.MissingError) {
+	err := v.census.Reach(ctx, v.opt.FS, filepath.Join(v.dir, casName), packs, v.references(), func(r cas.Ref, m *cas.MissingError) {
 		harmed[r.ID] = harmedBy{m.Error(), !m.Rotten(v.inPacks)}
 		lacking[m.At.Pack] = true
 	})
@@ -63,6 +63,17 @@ func (v *verifier) missing(ctx context.Context, packs []cas.Pack) (map[cas.ID]ha
 	}
 	v.sum.UnreferencedRecords, v.sum.UnreferencedBytes = v.census.Unreferenced()
 	return harmed, err
+}
+
+// references are those to payloads, one of each.
+func (v *verifier) references() iter.Seq[cas.Ref] {
+	return func(yield func(cas.Ref) bool) {
+		for _, w := range v.wanted {
+			if !yield(w.Ref) {
+				return
+			}
+		}
+	}
 }
 
 // nameReferences reports what of a batch refers to a payload that is harmed.
@@ -80,7 +91,7 @@ func (v *verifier) nameReferences(f wal.Frame, harmed map[cas.ID]harmedBy) {
 	}
 	for _, r := range refs {
 		why, ok := harmed[r.ID]
-		if !ok {
+		if !ok || v.deleted[payloadName{r.Run, r.Name}] {
 			continue
 		}
 		v.named[at] = true

@@ -30,7 +30,9 @@ func Compensate() *Driver {
 
 // Delete deletes payloads of a run, while it goes on and when it is over.
 func Delete() *Driver {
-	w := lifeWork{script: (*lifeAgent).deletes, judged: func(l *Life, s *store.Store) error { return errors.Join(judgeBytes(l, s), judgeDeleted(l, s.Runs())) }}
+	w := lifeWork{script: (*lifeAgent).deletes, judged: func(l *Life, s *store.Store) error {
+		return errors.Join(judgeBytes(l, s), judgeDeleted(l, s.Runs()), judgeSwept(l, s))
+	}}
 	return w.variant("delete", "payloads that are deleted, some of whose bytes others share")
 }
 

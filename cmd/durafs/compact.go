@@ -28,9 +28,9 @@ func newCompactCommand(a *app) *cobra.Command {
 		Use:   "compact",
 		Short: "Give back the room of payloads that nothing refers to",
 		Long: `Give back the room of what nothing refers to in the packs of payloads: what came
-of requests that were cut, and of outcomes that a crash or a full disk kept from
-being committed. What is referred to is moved out of packs that have such, and
-these are removed.
+of requests that were cut, of outcomes that a crash or a full disk kept from being
+committed, and payloads that were deleted. What is referred to is moved out of
+packs that have such, and these are removed.
 
 Everything else goes on meanwhile. When it is given up, or fails, all that there
 was is there.`,
