@@ -292,7 +292,11 @@ func TestSweepBesidePuts(t *testing.T) {
 	o := smallPacks(t, l, t.TempDir())
 	s := open(t, o)
 	k := &kept{refs: map[int]Ref{}}
-	const writers, each = 4, 150
+	const writers = 4
+	each := 150
+	if testing.Short() {
+		each = 50
+	}
 	var wg sync.WaitGroup
 	var ended atomic.Int32
 	for w := range writers {
