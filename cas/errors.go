@@ -17,6 +17,9 @@ var (
 	ErrClosed = errors.New("cas: closed")
 	// ErrSweeping is the answer to a Sweep while another one runs.
 	ErrSweeping = errors.New("cas: a sweep runs already")
+	// ErrHeld says that requests which may refer to what a sweep would remove did
+	// not end in time.
+	ErrHeld = errors.New("cas: requests that may refer to what would go have not ended yet")
 	// ErrUnsure says that some of what refers to payloads cannot be read, so that
 	// a sweep cannot tell what may go.
 	ErrUnsure = errors.New("cas: what refers to payloads cannot be read as a whole, so nothing is removed")

@@ -86,6 +86,7 @@ var errnos = []errnoRow{
 	value("cas.ErrPoisoned", cas.ErrPoisoned, syscall.EIO),
 	value("cas.ErrClosed", cas.ErrClosed, syscall.EIO),
 	value("cas.ErrSweeping", cas.ErrSweeping, syscall.EIO),
+	value("cas.ErrHeld", cas.ErrHeld, syscall.EIO),
 	value("cas.ErrUnsure", cas.ErrUnsure, syscall.EIO),
 	value("cas.ErrFormat", cas.ErrFormat, syscall.EIO),
 

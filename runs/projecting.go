@@ -10,6 +10,9 @@ import (
 const (
 	ProjectionTimeout    = 10 * time.Second
 	ProjectionTimeoutMax = 60 * time.Second
+	// hurryGrace is what is left of it when the store is about to close: most
+	// projections follow their outcome at once, and are on their way.
+	hurryGrace = time.Second
 )
 
 // Once an outcome was received nothing can strand it: not a projector that is
@@ -31,9 +34,10 @@ type projectings struct {
 	mu      sync.Mutex
 	waiting map[callKeyed]*projecting
 
-	// hurry is closed when the store is about to close: nobody waits any more.
-	hurry     chan struct{}
-	hurryOnce sync.Once
+	// hurry is closed when the store is about to close: nobody waits much longer;
+	// now when it closes: nobody waits any more.
+	hurry, now         chan struct{}
+	hurryOnce, nowOnce sync.Once
 }
 
 type callKeyed struct {
@@ -78,9 +82,13 @@ func (p *projecting) offer(candidate []byte) {
 	}
 }
 
-// Hurry ends the waiting for projections, now and from here on: outcomes that
-// wait are committed with the sentinel. It is called before the store closes.
+// Hurry ends the waiting for projections, from here on: outcomes whose projection
+// does not come within hurryGrace are committed with the sentinel. It is called
+// before the store closes.
 func (s *Store) Hurry() { s.projectings.hurryOnce.Do(func() { close(s.projectings.hurry) }) }
+
+// HurryNow is Hurry without the moment of grace.
+func (s *Store) HurryNow() { s.projectings.nowOnce.Do(func() { close(s.projectings.now) }) }
 
 // reading reads a request's candidate on a goroutine of its own, until that
 // returns or ctx ends. The channel gets it, or nil where none will come, and
@@ -104,7 +112,7 @@ func (r *OutcomeRequest) reading(ctx context.Context) <-chan []byte {
 func (s *Store) await(num uint32, p *projecting, own <-chan []byte) []byte {
 	timeout := time.NewTimer(s.projectionTimeout)
 	defer timeout.Stop()
-	for {
+	for hurry := s.projectings.hurry; ; {
 		changed := s.Changed(Ref(num))
 		if s.publishedPhase(num) != Running {
 			return nil
@@ -116,8 +124,11 @@ func (s *Store) await(num uint32, p *projecting, own <-chan []byte) []byte {
 			return b
 		case <-timeout.C:
 			return nil
-		case <-s.projectings.hurry:
+		case <-s.projectings.now:
 			return nil
+		case <-hurry:
+			hurry = nil
+			timeout.Reset(min(hurryGrace, s.projectionTimeout))
 		case <-changed:
 		}
 	}

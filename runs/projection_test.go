@@ -233,7 +233,8 @@ func TestProjectionDoesNotWait(t *testing.T) {
 			_, err := w.s.Cancel(ctx, Caller{Owner: true}, a.id, CancelRequest{})
 			return err
 		},
-		"close": func(w *world, _ *agent) error { w.s.Hurry(); w.s.Hurry(); return nil },
+		"close":     func(w *world, _ *agent) error { w.s.Hurry(); w.s.Hurry(); return nil },
+		"close now": func(w *world, _ *agent) error { w.s.HurryNow(); w.s.HurryNow(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorldAt(t, fastDir(t))
@@ -260,6 +261,34 @@ func TestProjectionDoesNotWait(t *testing.T) {
 				t.Errorf("committed is %s", mustJSON(got))
 			}
 		})
+	}
+}
+
+// TestHurryWaitsAMoment: a projection that follows its outcome a moment after the
+// store was told to close is shown.
+func TestHurryWaitsAMoment(t *testing.T) {
+	w := newWorldAt(t, fastDir(t))
+	defer w.close()
+	a := w.start(StartRequest{})
+	a.mustClaim("c1", "t", "mutating")
+	comes, done := make(chan struct{}), make(chan Committed, 1)
+	go func() {
+		got, err := a.project(1, `{}`, func(context.Context) ([]byte, error) {
+			<-comes
+			return []byte(`{"v":1,"status":"ok","parts":[{"kind":"json","value":7}]}`), nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- got
+	}()
+	for w.s.projectings.count() == 0 {
+		runtime.Gosched()
+	}
+	w.s.Hurry()
+	close(comes)
+	if got := <-done; string(got.Projection) == projection.Sentinel {
+		t.Errorf("committed is %s", mustJSON(got))
 	}
 }
 

@@ -113,7 +113,7 @@ func New(o Options) *Store {
 		rotten:            map[string]bool{},
 		outbox:            newOutbox(o.Sinks, o.SinkAttempts),
 		copies:            make(chan struct{}, copiesMax),
-		projectings:       projectings{hurry: make(chan struct{})},
+		projectings:       projectings{hurry: make(chan struct{}), now: make(chan struct{})},
 		projectionTimeout: min(o.ProjectionTimeout, ProjectionTimeoutMax),
 	}
 }

@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"durafs/cas"
 	"durafs/runs"
@@ -28,7 +30,9 @@ const sweepWorthBytes = 64 << 20
 // SweepOptions say how much a Sweep looks at.
 type SweepOptions struct {
 	// All: every pack in which anything is that nothing refers to, for which the
-	// active one is ended too; else those of which less than half is referred to.
+	// active one is ended too. Else what a crash has left, if that was not swept
+	// yet, or the packs of which less than half is referred to; and the log is read
+	// slowly while somebody writes to it.
 	All bool
 	// Progress is told what is being done; nil: nobody is.
 	Progress func(what string)
@@ -57,12 +61,19 @@ func (s *Store) Sweep(ctx context.Context, o SweepOptions) (cas.Swept, error) {
 	}
 	defer done()
 	wasted := s.chunks.Stats().WastedBytes
-	refs := references{s: s, deleted: map[payloadName]bool{}}
-	swept, err := s.chunks.Sweep(ctx, cas.SweepOptions{All: o.All, Also: s.sweep.unclosed, References: refs.visit, Progress: o.Progress})
+	refs := references{s: s, deleted: map[payloadName]bool{}, hurry: o.All}
+	sweep := cas.SweepOptions{All: o.All, References: refs.visit, Progress: o.Progress}
+	if !o.All {
+		sweep.Only = s.sweep.unclosed
+	}
+	swept, err := s.chunks.Sweep(ctx, sweep)
 	if err == nil {
 		s.sweep.mu.Lock()
 		defer s.sweep.mu.Unlock()
-		s.sweep.wasted, s.sweep.unclosed = wasted, nil
+		if sweep.Only == nil {
+			s.sweep.wasted = wasted
+		}
+		s.sweep.unclosed = nil
 	}
 	return swept, err
 }
@@ -115,6 +126,37 @@ type references struct {
 	s       *Store
 	deleted map[payloadName]bool
 	looked  bool
+	hurry   bool
+
+	durable uint64 // of the log, when it was last looked at
+	read    int    // bytes since then
+}
+
+const (
+	// restBytes of the log are read between two looks at whether somebody commits,
+	// who is then let go first for restPause.
+	restBytes = 1 << 20
+	restPause = 5 * time.Millisecond
+)
+
+// rest lets those who commit go first.
+func (r *references) rest(ctx context.Context, bytes int) error {
+	if r.read += bytes; r.hurry || r.read < restBytes {
+		return nil
+	}
+	r.read = 0
+	before := r.durable
+	if r.durable = r.s.log.Durable(); r.durable == before {
+		return nil
+	}
+	pause := time.NewTimer(restPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 type payloadName struct {
@@ -126,7 +168,10 @@ type payloadName struct {
 // but for those to payloads that had been deleted.
 func (r *references) visit(ctx context.Context, visit func(cas.Ref) error) error {
 	if !r.looked {
-		if err := r.s.walkLog(ctx, r.noteDeleted); err != nil {
+		err := r.s.walkLog(ctx, func(batch []byte) error {
+			return errors.Join(r.noteDeleted(batch), r.rest(ctx, len(batch)))
+		})
+		if err != nil {
 			return err
 		}
 		r.looked = true
@@ -144,7 +189,7 @@ func (r *references) visit(ctx context.Context, visit func(cas.Ref) error) error
 				return err
 			}
 		}
-		return nil
+		return r.rest(ctx, len(batch))
 	})
 }
 

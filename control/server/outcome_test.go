@@ -223,6 +223,6 @@ func serveQuick(t *testing.T, wait time.Duration) *realDaemon {
 	}
 	d.store = s
 	d.start(Options{Runs: s.Runs(), Status: func() any { return s.Status() }, Healthy: s.Healthy})
-	t.Cleanup(func() { s.Runs().Hurry(); d.close() })
+	t.Cleanup(func() { s.Runs().HurryNow(); d.close() })
 	return d
 }

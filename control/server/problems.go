@@ -47,6 +47,7 @@ var mappings = []mapping{
 	})},
 	{"cas.ErrClosed", is(cas.ErrClosed, 503, control.CodeShuttingDown, true, "the daemon is going down; nothing was changed")},
 	{"cas.ErrSweeping", is(cas.ErrSweeping, 503, control.CodeBusy, true, "the packs are being compacted already; nothing was changed")},
+	{"cas.ErrHeld", is(cas.ErrHeld, 503, control.CodeBusy, true, "payloads have been coming in all the time that a compaction waits for them; nothing was changed")},
 	{"cas.ErrUnsure", is(cas.ErrUnsure, 500, control.CodeDamaged, false, "some of what refers to payloads cannot be read, so nothing was removed; durafs verify says what is harmed")},
 	{"cas.ErrFormat", is(cas.ErrFormat, 500, control.CodeDamaged, false, "a file of the store was written by a later durafs")},
 	{"cas.NoSpaceError", as(func(e *cas.NoSpaceError) *control.Problem { return noSpace(e.Mount, e.FreeBytes, e.FreeInodes) })},

@@ -91,7 +91,7 @@ func (d *realDaemon) crash() {
 	d.s.mu.Unlock()
 	died := d.store.Runs()
 	d.close()
-	died.Hurry() // what waits in there would be gone with the process; it finds a closed store
+	died.HurryNow() // what waits in there would be gone with the process; it finds a closed store
 	d.open()
 }
 
