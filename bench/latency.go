@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,11 @@ import (
 
 const (
 	// latencyWriters append rows of 1 KiB, each to a run of its own, with a
-	// pause between: agents do not write as fast as they can.
+	// pause between: agents do not write as fast as they can. The pause is half as
+	// long to one and a half times as long, at random: writers whose pauses are all
+	// the same go on in step for ever once something has held them up together,
+	// and then commit sixteen rows at a time, which takes longer, whatever else
+	// happens. One half of what was compared was in step, and the other was not.
 	latencyWriters = 16
 	latencyPause   = 2 * time.Millisecond
 	// latencyRowsMin is how many commits a 99th percentile is of at least.
@@ -122,7 +127,7 @@ func (as agents) commit(ctx context.Context, pause time.Duration, over func() bo
 					break
 				}
 				if pause > 0 {
-					time.Sleep(pause)
+					time.Sleep(pause/2 + rand.N(pause))
 				}
 			}
 			mu.Lock()
