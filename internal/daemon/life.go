@@ -137,7 +137,7 @@ func (l *life) serveOn(on net.Listener, kind server.Socket) error {
 func (l *life) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	l.store.Runs().Hurry() // what waits for a projection is not to keep the server
+	l.store.Runs().Hurry()          // what waits for a projection is not to keep the server
 	defer l.store.Runs().HurryNow() // nobody is there to bring one any more
 	if err := l.server.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
