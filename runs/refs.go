@@ -85,7 +85,7 @@ func References(payload []byte) ([]Reference, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.ref.Hint != (cas.Hint{}) {
+		if e.flags&payloadInline == 0 && p.ref.Bytes > 0 {
 			refs = append(refs, Reference{p.ref, e.run, p.name})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,14 +149,22 @@ func TestPackThatIsGone(t *testing.T) {
 	}
 }
 
-// copied is a copy of an open store that nobody writes to.
+// copied is a copy of an open store that nobody writes to. The store makes its
+// next segment and pack in the background, and they get other names then.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
-	to := filepath.Join(memoryDir(t), "copy")
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
+	for range 100 {
+		to := filepath.Join(memoryDir(t), "copy")
+		err := os.CopyFS(to, os.DirFS(dir))
+		if err == nil {
+			return to
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
 	}
-	return to
+	t.Fatalf("%s does not stand still", dir)
+	return ""
 }
 
 // TestSecondArtifactFails: the disk is full at each write of an outcome's two
