@@ -120,8 +120,11 @@ func (s *Store) endSweeps() {
 	w.runs.Wait()
 }
 
-// references are those that the log holds. deleted are the payloads that were
-// deleted when they were first looked for; nil: not yet.
+// references are those that the log holds. deleted are the payloads that had been
+// deleted when they were looked for. That is before anything is frozen, and has to
+// be: a settlement or a copy that found a payload before it was deleted has begun
+// by then, and is waited for, so that its own reference is met; one that begins
+// later finds it deleted.
 type references struct {
 	s       *Store
 	deleted map[payloadName]bool
