@@ -263,6 +263,15 @@ func TestRefusedPrepare(t *testing.T) {
 // TestRefusedReset: a store that was not to be emptied, since a write before that
 // found no room, takes writes on.
 func TestRefusedReset(t *testing.T) {
+	for range 50 { // until the end comes into the group of the write before it
+		if refusedReset(t) {
+			return
+		}
+	}
+	t.Error("the write before the end was each time refused before that came")
+}
+
+func refusedReset(t *testing.T) (met bool) {
 	w, full := newFull(t)
 	a := w.start(StartRequest{})
 	full.Inject(vfs.Fault{Ops: vfs.OpWrite, Nth: 1, Err: syscall.ENOSPC, Match: isGroup})
@@ -271,8 +280,11 @@ func TestRefusedReset(t *testing.T) {
 		return w.s.accept(w.s.view(num), lsn, newBatch(num, ownRow(num, "type", "test")))
 	})
 	_, refused := w.s.EndForReset(ctx, owner, true)
-	if err := before.Wait(ctx); err == nil || refused == nil {
-		t.Fatalf("on a full disk a write found room, %v, and the end did, %v", err, refused)
+	if err := before.Wait(ctx); err == nil {
+		t.Fatal("on a full disk a write found room")
+	}
+	if refused == nil {
+		return false
 	}
 	a.mustAppend(`{"x":1}`)
 	if _, err := w.s.EndForReset(ctx, owner, true); err != nil {
@@ -282,6 +294,7 @@ func TestRefusedReset(t *testing.T) {
 	if !errors.Is(err, wal.ErrClosed) {
 		t.Errorf("after the end a row is answered %v", err)
 	}
+	return true
 }
 
 // TestRefusedStarts: a start that was refused costs no number, and so no memory.
