@@ -55,13 +55,37 @@ func rotting(t *testing.T) (dir string, all []*rotRun) {
 	t.Cleanup(func() { os.RemoveAll(image) })
 	// A copy made file by file may fall between a segment and its place in the
 	// MANIFEST; the store comes to rest when its next segment is there.
-	for copyTree(t, dir, image); !isWhole(t, image); {
+	for copyTree(t, dir, image); !isWhole(t, image) || !stands(t, dir, image); {
 		copyTree(t, dir, image)
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return image, all
+}
+
+// stands tells whether the files of a log are still those of its copy, and its
+// manifest says the same.
+func stands(t *testing.T, dir, image string) bool {
+	t.Helper()
+	segments := func(dir string) (names []string) {
+		all, err := filepath.Glob(filepath.Join(dir, walName, "0*.seg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range all {
+			names = append(names, filepath.Base(n))
+		}
+		return names
+	}
+	for _, m := range []string{"MANIFEST-A", "MANIFEST-B"} {
+		a, aerr := os.ReadFile(filepath.Join(dir, walName, m))
+		b, berr := os.ReadFile(filepath.Join(image, walName, m))
+		if aerr != nil || berr != nil || !bytes.Equal(a, b) {
+			return false
+		}
+	}
+	return slices.Equal(segments(dir), segments(image))
 }
 
 // isWhole tells whether a store, of which this is a copy, opens for writing.
