@@ -104,17 +104,21 @@ type job struct {
 	done chan struct{} // closed when all is encoded
 }
 
-// submit gives b to the encoders; the block is theirs until job.done.
-func (s *Store) submit(b *block) {
+// submit gives b to the encoders; the block is theirs until job.done. Without
+// help it is left to the put itself, and another processor to who commits.
+func (s *Store) submit(b *block, help bool) {
 	b.job = &job{b: b, n: int32(len(b.chunk)), done: make(chan struct{})}
 	b.job.left.Store(b.job.n)
-	s.workers.try(b.job.work(s))
+	if help {
+		s.workers.try(b.job.work(s))
+	}
 }
 
-func (j *job) work(s *Store) func() { return func() { s.encode(j) } }
+func (j *job) work(s *Store) func() { return func() { s.encode(j, nil) } }
 
-// encode encodes what nobody else has taken yet.
-func (s *Store) encode(j *job) {
+// encode encodes what nobody else has taken yet, with rest, if it is not nil,
+// behind each chunk of so many bytes.
+func (s *Store) encode(j *job, rest func(bytes int)) {
 	i := j.next.Add(1) - 1
 	if i >= j.n {
 		return
@@ -122,7 +126,11 @@ func (s *Store) encode(j *job) {
 	w := s.getWorkspace()
 	defer s.putWorkspace(w)
 	for ; i < j.n; i = j.next.Add(1) - 1 {
+		bytes := len(j.b.raw(int(i)))
 		s.encodeChunk(j.b, int(i), w)
+		if rest != nil {
+			rest(bytes)
+		}
 		if j.left.Add(-1) == 0 {
 			close(j.done)
 		}

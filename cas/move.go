@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"durafs/internal/gentle"
 	"durafs/internal/mutant"
 )
 
-// moveBytes are read and written at a time, and the sweep pauses between.
+// moveBytes are written at a time.
 const moveBytes = 1 << 20
 
 // mover copies records into packs of its own: nothing else is appended to them,
@@ -23,7 +23,7 @@ type mover struct {
 	buf []byte // of out, not written yet
 	rec []byte // the record that is looked at
 
-	others uint64 // what Options.Others told the last time
+	gentle gentle.Pace
 
 	records, bytes, packBytes int64
 }
@@ -50,7 +50,7 @@ func (m *mover) take(p *pack, live *survey) error {
 
 // each reads a record, and hands it to do if what it says is true.
 func (m *mover) each(p *pack, h *handle, r *surveyed, do func([]byte, recordHeader) error) error {
-	if err := m.ctx.Err(); err != nil {
+	if err := m.gentle.Did(m.ctx, int(r.bytes)); err != nil {
 		return err
 	}
 	f := found{file: p.path(), off: int64(r.off)}
@@ -138,26 +138,7 @@ func (m *mover) flush() error {
 	p.written += int64(len(m.buf))
 	p.mu.Unlock()
 	m.buf = m.buf[:0]
-	return m.rest()
-}
-
-// rest lets a log that commits on the same disk go first, as puts do.
-func (m *mover) rest() error {
-	if m.s.opts.Others == nil {
-		return nil
-	}
-	before := m.others
-	if m.others = m.s.opts.Others(); before == m.others {
-		return nil
-	}
-	pause := time.NewTimer(gentlePause)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return nil
-	case <-m.ctx.Done():
-		return m.ctx.Err()
-	}
+	return nil
 }
 
 // begin makes a pack. Numbers are listed in their order, so nobody may make
@@ -228,13 +209,19 @@ func (m *mover) seal() error {
 // readBack compares the pack on the disk with what was written to it.
 func (m *mover) readBack(p *pack) error {
 	want := p.records()
-	var bad error
+	var bad, stopped error
 	walkPack(uncached{m.out.h.f}, p.nonce, p.write.bytes, func(w walked) {
 		want--
 		if w.err != nil && bad == nil {
 			bad = w.err
 		}
+		if stopped == nil {
+			stopped = m.gentle.Did(m.ctx, int(w.hdr.bytes()))
+		}
 	})
+	if stopped != nil {
+		return stopped
+	}
 	if bad != nil || want != 0 {
 		return errors.Join(fmt.Errorf("cas: pack %d is not what was written to it: %d records differ", p.seq, want), bad)
 	}

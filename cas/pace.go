@@ -1,6 +1,6 @@
 package cas
 
-import "time"
+import "durafs/internal/gentle"
 
 const (
 	// flushBytes that are not durable yet are made so ahead of need: who then
@@ -8,46 +8,31 @@ const (
 	flushBytes = 2 << 20
 	// lateBytesMax is how far a put may run ahead of what is durable.
 	lateBytesMax = 16 << 20
-	// gentlePause follows each block while others commit on the same disk. A
-	// disk syncs one thing after the other: at full speed a log's barrier of
-	// 0.2 ms has to wait for several ms of a payload. With the pause each takes
-	// along what little was written back since the one before it.
-	gentlePause = 5 * time.Millisecond
-	// gentleLateBytesMax is lateBytesMax then: what is written back costs a sync
-	// little, but each is a commit of the file system's journal, for which a
-	// log's barrier has to wait.
+	// gentleLateBytesMax is lateBytesMax while others commit on the same disk:
+	// what is written back costs their barriers little, but a sync of it each time
+	// as much as they take themselves.
 	gentleLateBytesMax = 64 << 20
 )
 
-// pace holds a put of several blocks back after each of them: at full speed
-// while it has the disk for itself, at about 80 MB/s while others commit.
+// gently is the pace of work beside the log, for as long as that commits.
+func (s *Store) gently() gentle.Pace { return gentle.Beside(s.opts.Others) }
+
+// rest lies between the chunks that a put encodes. An error comes again when
+// the next chunk is read.
+func (p *put) rest(bytes int) { _ = p.gentle.Did(p.ctx, bytes) }
+
+// pace makes what a put of several blocks has written durable behind it: soon
+// while it has the disk for itself, late while others commit.
 func (p *put) pace() error {
 	pk := p.last.p
 	pk.mu.Lock()
 	end, late := pk.written, pk.written-pk.durable
 	pk.mu.Unlock()
 	ahead := int64(lateBytesMax)
-	if p.othersCommit() {
+	if p.gentle.Others() {
 		ahead = gentleLateBytesMax
-		pause := time.NewTimer(gentlePause)
-		defer pause.Stop()
-		select {
-		case <-pause.C:
-		case <-p.ctx.Done():
-			return p.ctx.Err()
-		}
 	} else if late >= flushBytes {
 		p.s.flushSoon(pk)
 	}
 	return p.s.flush(p.ctx, pk, end-ahead)
-}
-
-// othersCommit reports whether others have committed since the block before.
-func (p *put) othersCommit() bool {
-	if p.s.opts.Others == nil {
-		return false
-	}
-	before := p.others
-	p.others = p.s.opts.Others()
-	return before != 0 && before != p.others
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"durafs/internal/gentle"
 	"durafs/internal/mutant"
 )
 
@@ -23,7 +24,7 @@ type put struct {
 	last  place // of the latest chunk
 	apart bool  // never inline
 
-	others uint64 // what Options.Others told after the block before
+	gentle gentle.Pace
 
 	held  *block   // the first, until it is in queue
 	queue []*block // in the encoders, the oldest in front
@@ -49,6 +50,7 @@ func (s *Store) PutApart(ctx context.Context, r io.Reader) (Ref, error) {
 }
 
 func (s *Store) put(p *put) (Ref, error) {
+	p.gentle = s.gently()
 	leave, err := s.enter()
 	if err != nil {
 		return Ref{}, err
@@ -222,7 +224,7 @@ func (p *put) push(b *block) {
 		p.whole.Write(raw)
 		p.bytes += int64(len(raw))
 	}
-	p.s.submit(b)
+	p.s.submit(b, !p.gentle.Others())
 	p.queue = append(p.queue, b)
 }
 
@@ -234,7 +236,7 @@ func (p *put) drain(keep int) error {
 		if len(p.queue) <= keep && !b.job.finished() {
 			return nil
 		}
-		p.s.encode(b.job)
+		p.s.encode(b.job, p.rest)
 		<-b.job.done
 		if err := p.store(b); err != nil {
 			return err
@@ -285,7 +287,7 @@ func (p *put) abandon() {
 		p.s.putBlock(p.held)
 	}
 	for _, b := range p.queue {
-		p.s.encode(b.job)
+		p.s.encode(b.job, nil)
 		<-b.job.done
 		p.free(b)
 	}

@@ -36,7 +36,7 @@ func (s *Store) sealPack(f full) error {
 		return nil
 	}
 	if p.write.step == sealRename {
-		b3, err := hashFile(f.h.f, p.write.bytes)
+		b3, err := hashFile(s.resting(f.h.f), p.write.bytes)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (s *Store) endBroken(f full) error {
 		return nil
 	}
 	if p.write.step != sealCut {
-		b3, err := hashFile(f.h.f, end)
+		b3, err := hashFile(s.resting(f.h.f), end)
 		if err != nil {
 			return err
 		}
@@ -194,6 +194,16 @@ func (s *Store) dropPack(p *pack) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("a dropped pack is left behind", "file", p.path(), "err", err)
 	}
+}
+
+// resting reads r at the pace of work that nobody waits for.
+func (s *Store) resting(r io.ReaderAt) io.ReaderAt {
+	pace := s.gently()
+	return readerFunc(func(b []byte, off int64) (int, error) {
+		n, err := r.ReadAt(b, off)
+		_ = pace.Did(context.Background(), n)
+		return n, err
+	})
 }
 
 // hashFile is the BLAKE3 of the first n bytes of r.

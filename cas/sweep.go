@@ -195,7 +195,7 @@ func (w *sweep) thaw() {
 
 // move copies what is live and removes the victims.
 func (w *sweep) move(live *survey) error {
-	out := mover{s: w.s, ctx: w.ctx, moved: make(map[ID]bool)}
+	out := mover{s: w.s, ctx: w.ctx, gentle: w.s.gently(), moved: make(map[ID]bool)}
 	defer out.abandon()
 	var free []*pack
 	for _, p := range w.victims {

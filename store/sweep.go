@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"durafs/cas"
+	"durafs/internal/gentle"
 	"durafs/runs"
 	"durafs/wal"
 )
@@ -61,7 +61,10 @@ func (s *Store) Sweep(ctx context.Context, o SweepOptions) (cas.Swept, error) {
 	}
 	defer done()
 	wasted := s.chunks.Stats().WastedBytes
-	refs := references{s: s, deleted: map[payloadName]bool{}, hurry: o.All}
+	refs := references{s: s, deleted: map[payloadName]bool{}}
+	if !o.All {
+		refs.gentle = gentle.Beside(s.log.Durable)
+	}
 	sweep := cas.SweepOptions{All: o.All, References: refs.visit, Progress: o.Progress}
 	if !o.All {
 		sweep.Only = s.sweep.unclosed
@@ -129,37 +132,7 @@ type references struct {
 	s       *Store
 	deleted map[payloadName]bool
 	looked  bool
-	hurry   bool
-
-	durable uint64 // of the log, when it was last looked at
-	read    int    // bytes since then
-}
-
-const (
-	// restBytes of the log are read between two looks at whether somebody commits,
-	// who is then let go first for restPause.
-	restBytes = 1 << 20
-	restPause = 5 * time.Millisecond
-)
-
-// rest lets those who commit go first.
-func (r *references) rest(ctx context.Context, bytes int) error {
-	if r.read += bytes; r.hurry || r.read < restBytes {
-		return nil
-	}
-	r.read = 0
-	before := r.durable
-	if r.durable = r.s.log.Durable(); r.durable == before {
-		return nil
-	}
-	pause := time.NewTimer(restPause)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	gentle  gentle.Pace
 }
 
 type payloadName struct {
@@ -172,7 +145,7 @@ type payloadName struct {
 func (r *references) visit(ctx context.Context, visit func(cas.Ref) error) error {
 	if !r.looked {
 		err := r.s.walkLog(ctx, func(batch []byte) error {
-			return errors.Join(r.noteDeleted(batch), r.rest(ctx, len(batch)))
+			return errors.Join(r.noteDeleted(batch), r.gentle.Did(ctx, len(batch)))
 		})
 		if err != nil {
 			return err
@@ -192,7 +165,7 @@ func (r *references) visit(ctx context.Context, visit func(cas.Ref) error) error
 				return err
 			}
 		}
-		return r.rest(ctx, len(batch))
+		return r.gentle.Did(ctx, len(batch))
 	})
 }
 

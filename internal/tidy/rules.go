@@ -16,6 +16,7 @@ var layers = map[string]int{
 	"bench/crash/blockdev": 0, // its tests run a store on it
 	"internal/clock":       0,
 	"internal/dirlock":     0,
+	"internal/gentle":      0,
 	"internal/jsonscan":    0, // where JSON tokens end
 	"internal/mutant":      0,
 	"internal/need":        0,
