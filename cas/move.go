@@ -66,7 +66,7 @@ func (m *mover) each(p *pack, h *handle, r *surveyed, do func([]byte, recordHead
 		return f.damage(hdr.ID, "the record's header is wrong", err)
 	}
 	f.hdr, f.body = hdr, m.rec[recordHeaderBytes:][:hdr.Stored]
-	if m.moved[hdr.ID] {
+	if m.moved[hdr.ID] && hdr.Kind != kindRoot { // two roots have nodes of their own
 		return nil
 	}
 	if err := m.s.check(f); err != nil {

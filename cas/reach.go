@@ -132,9 +132,12 @@ func (r *reach) payload(ref Ref) *MissingError {
 	if ref.Inline != nil || ref.Bytes == 0 {
 		return nil
 	}
-	root, lacks := r.mark(ref.ID, ref.Hint)
-	if lacks != nil || !root {
+	roots, lacks := r.mark(ref.ID, ref.Hint)
+	if lacks != nil || roots == 0 {
 		return lacks
+	}
+	if roots > 1 {
+		r.every(ref)
 	}
 	n, err := r.s.root(ref)
 	if err != nil { // it is damaged, which is told of where it lies
@@ -142,6 +145,18 @@ func (r *reach) payload(ref Ref) *MissingError {
 		return nil
 	}
 	return r.below(n)
+}
+
+// every marks what is below each of a payload's roots: as with chunks, one is as
+// good as another.
+func (r *reach) every(ref Ref) {
+	next := errors.New("the next one")
+	_ = r.s.visit(ref.ID, ref.Hint, nil, func(f found) error {
+		if n, err := f.root(ref); err == nil {
+			r.below(n) // what it lacks another one may have
+		}
+		return next
+	})
 }
 
 func (r *reach) below(n *node) (lacks *MissingError) {
@@ -159,16 +174,18 @@ func (r *reach) below(n *node) (lacks *MissingError) {
 	return lacks
 }
 
-// mark notes that something refers to an id, and tells whether that is a
-// payload with a manifest.
-func (r *reach) mark(id ID, at Hint) (root bool, lacks *MissingError) {
+// mark notes that something refers to an id, and counts the manifests of a
+// payload with this one.
+func (r *reach) mark(id ID, at Hint) (roots int, lacks *MissingError) {
 	found := r.census.find(id)
 	if len(found) == 0 && at.Pack <= r.last {
-		return false, &MissingError{id, at}
+		return 0, &MissingError{id, at}
 	}
 	for i := range found {
 		found[i].reached = true
-		root = root || found[i].root
+		if found[i].root {
+			roots++
+		}
 	}
-	return root, nil
+	return roots, nil
 }

@@ -54,30 +54,37 @@ func (s *Store) root(ref Ref) (root *node, err error) {
 // reference points: of another one the nodes are looked for first.
 func (s *Store) rootAt(ref Ref) (root *node, at Hint, err error) {
 	err = s.visit(ref.ID, ref.Hint, nil, func(f found) error {
-		switch f.hdr.Kind {
-		case kindChunk:
-			root = &node{
-				Chunk: ChunkBytes, Fanout: nodeChildrenMax, Bytes: int64(f.hdr.Raw),
-				Child: []child{{ID: ref.ID, Hint: ref.Hint}},
-			}
-		case kindRoot:
-			n, _, err := parseNode(f.body)
-			if err != nil {
-				return f.damage(ref.ID, "the manifest is wrong", err)
-			}
-			root = n
-		default:
-			return f.damage(ref.ID, "another record is here", nil)
+		n, err := f.root(ref)
+		if err != nil {
+			return err
 		}
-		if root.Bytes != ref.Bytes {
-			return f.damage(ref.ID, fmt.Sprintf("the payload has %d bytes, not %d", root.Bytes, ref.Bytes), nil)
-		}
-		if at = f.at; at == ref.Hint {
+		if root, at = n, f.at; at == ref.Hint {
 			return nil
 		}
 		return s.hasNodes(root)
 	})
 	return root, at, err
+}
+
+// root is the manifest in a record; of a payload of one chunk it is made up.
+func (f found) root(ref Ref) (n *node, err error) {
+	switch f.hdr.Kind {
+	case kindChunk:
+		n = &node{
+			Chunk: ChunkBytes, Fanout: nodeChildrenMax, Bytes: int64(f.hdr.Raw),
+			Child: []child{{ID: ref.ID, Hint: ref.Hint}},
+		}
+	case kindRoot:
+		if n, _, err = parseNode(f.body); err != nil {
+			return nil, f.damage(ref.ID, "the manifest is wrong", err)
+		}
+	default:
+		return nil, f.damage(ref.ID, "another record is here", nil)
+	}
+	if n.Bytes != ref.Bytes {
+		return nil, f.damage(ref.ID, fmt.Sprintf("the payload has %d bytes, not %d", n.Bytes, ref.Bytes), nil)
+	}
+	return n, nil
 }
 
 // hasNodes reports what of the nodes below n cannot be read.

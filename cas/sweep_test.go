@@ -285,6 +285,51 @@ func damageRecord(t *testing.T, s *Store, r Ref) {
 	}
 }
 
+// TestSweepTwoRoots: a payload that was stored twice has two roots, each with
+// nodes of its own. Those of one must not be left behind without it.
+func TestSweepTwoRoots(t *testing.T) {
+	for name, victims := range map[string][2]bool{"both move": {true, true}, "the first moves": {true, false}, "the second moves": {false, true}} {
+		t.Run(name, func(t *testing.T) {
+			l := &fakeLedger{}
+			o := smallPacks(t, l, t.TempDir())
+			s := open(t, o)
+			data := noise(7, 20<<10)
+			k := &kept{refs: map[int]Ref{}}
+			for i, victim := range victims {
+				if victim {
+					mustPut(t, s, noise(uint64(100+i), 5000)) // which nothing refers to
+				}
+				k.set(i, mustPut(t, s, data))
+				if err := s.sealActive(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				s.pack(k.refs[i].Hint.Pack).frozen.Store(true) // nothing is found in it by the next put
+			}
+			if k.refs[0].Hint == k.refs[1].Hint {
+				t.Fatal("the payload was stored once")
+			}
+			for _, r := range k.refs {
+				s.pack(r.Hint.Pack).frozen.Store(false)
+			}
+			if _, err := s.Sweep(t.Context(), SweepOptions{All: true, References: k.references}); err != nil {
+				t.Fatal(err)
+			}
+			if n := unused(t, o, k.all()); n != 0 {
+				t.Errorf("%d bytes are left that nothing refers to", n)
+			}
+			for range 2 {
+				for _, r := range k.refs {
+					wantBytes(t, s, r, data)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s = open(t, o)
+			}
+		})
+	}
+}
+
 // TestSweepBesidePuts: puts of the same bytes, forgetting, reading and sweeping
 // at the same time; nothing that is referred to is ever missing.
 func TestSweepBesidePuts(t *testing.T) {
