@@ -30,11 +30,16 @@ func (e *FutureError) Error() string {
 	return fmt.Sprintf("%s has format version %d; this durafs knows versions up to %d: use the newer durafs that wrote it", e.Path, e.Version, FormatVersion)
 }
 
-// ConfigError says that store.json is not what was once written.
+// ConfigError says that store.json is not what was once written, or that the
+// disk cannot read it any more: then Err is why.
 type ConfigError struct {
 	Path   string
 	Reason string
+	Err    error
 }
+
+// Unwrap is why it cannot be read, nil where it can.
+func (e *ConfigError) Unwrap() error { return e.Err }
 
 func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s is damaged: %s; restore it from a copy, nothing was touched", e.Path, e.Reason)

@@ -153,6 +153,9 @@ func readConfig(fsys vfs.FS, dir, name string) (config, error) {
 	if errors.Is(err, durable.ErrTooLarge) {
 		return config{}, &ConfigError{Path: path, Reason: err.Error()}
 	}
+	if errors.Is(err, syscall.EIO) {
+		return config{}, &ConfigError{Path: path, Reason: "it cannot be read", Err: err}
+	}
 	if err != nil {
 		return config{}, err
 	}

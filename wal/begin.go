@@ -102,7 +102,7 @@ func (r *recovery) unused() (list []segEntry) {
 	}
 	for _, e := range r.old.sortedSegments() {
 		_, ended := r.scan.ends[e.ID]
-		if e.State == segLive && !ended && !carries[e.ID] && !r.scan.headless[e.ID] && e.Size >= r.bytesCarried() {
+		if e.State == segLive && !ended && !carries[e.ID] && r.scan.headless[e.ID] == nil && e.Size >= r.bytesCarried() {
 			list = append(list, e)
 		}
 	}

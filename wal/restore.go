@@ -218,7 +218,7 @@ func (r *recovery) checkSealed(list []segEntry) error {
 			return f.err
 		}
 		if f.header != nil {
-			r.scan.headless[list[i].ID] = true
+			r.scan.headless[list[i].ID] = f.header
 			r.scan.notes = append(r.scan.notes, f.header)
 		}
 		if f.footer != nil {

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
-	"durafs/internal/vfs"
 	"durafs/internal/vfs/simdisk"
 	"durafs/segment"
 )
@@ -330,43 +328,5 @@ func (r *rotTest) readAll(what string, l *Log, s survived) {
 			}
 		}
 		pos = next
-	}
-}
-
-// A bad sector takes with it what is in it, and nothing else; but where nobody
-// can tell what was in it, and whether the log ends there, it is not cut.
-func TestUnreadableSector(t *testing.T) {
-	whole, o, n := rotting(t)
-	r := &rotTest{t: t, whole: whole, o: o, n: uint64(n)}
-	for _, name := range []string{"/wal/0000000001.seg", "/wal/0000000003.seg"} {
-		end := writtenBytes(bytesOf(whole, name))
-		for at := int64(0); at < int64(end)+8192; at += 4096 {
-			disk := whole.Clone()
-			o := r.o
-			o.FS = vfs.Hooked(disk, func(c vfs.Call, do func(int64) error) error {
-				if c.Op&(vfs.OpRead|vfs.OpReadUncached) != 0 && c.Name == name && c.Off < at+4096 && c.Off+c.Len > at {
-					return syscall.EIO
-				}
-				return do(vfs.Whole)
-			})
-			what := fmt.Sprintf("%s: nothing can be read at %d", name, at)
-			l, s, _, err := survey(t, o)
-			var d *DamageError
-			if errors.As(err, &d) {
-				if o.ReadOnly = err; !errors.Is(err, syscall.EIO) {
-					t.Errorf("%s: %v", what, err)
-				}
-				l, s, _, err = survey(t, o)
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
-			for lsn := uint64(1); lsn <= r.n; lsn++ {
-				if _, ok := s.frames[lsn]; !ok && !s.names(lsn) {
-					t.Errorf("%s: LSN %d is gone: %v", what, lsn, s.lost)
-				}
-			}
-			crash(l)
-		}
 	}
 }

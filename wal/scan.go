@@ -71,8 +71,8 @@ type scan struct {
 	short  *DamageError
 	unread *salvage // what could not be read of the file that was opened last
 	ahead  *ahead   // of the segment that was opened last, if it is a large one
-	// headless are the segments whose header block is damaged.
-	headless map[uint32]bool
+	// headless are the segments whose header block is damaged, and how.
+	headless map[uint32]error
 	// recycled are those in whose blocks an earlier segment's frames stand.
 	recycled map[uint32]bool
 }
@@ -121,7 +121,7 @@ func (s *scan) run() error {
 // begin makes what a scan notes.
 func (s *scan) begin() {
 	if s.ends == nil {
-		s.ends, s.claims, s.headless = map[uint32]segEntry{}, map[uint32]uint64{}, map[uint32]bool{}
+		s.ends, s.claims, s.headless = map[uint32]segEntry{}, map[uint32]uint64{}, map[uint32]error{}
 		s.reached, s.recycled = map[uint32]int64{}, map[uint32]bool{}
 	}
 }
@@ -248,10 +248,11 @@ func (s *scan) check(f vfs.File, e segEntry) (read func([]byte, int64) (int, err
 	switch {
 	case errors.As(err, &invalid):
 		// The manifest knows the salt, so the frames can be read without it.
-		if !s.headless[e.ID] {
-			s.notes = append(s.notes, damageAt(name, 0, 0, 0, err))
+		cause := damageAt(name, 0, 0, 0, unread.because(err))
+		if s.headless[e.ID] == nil {
+			s.notes = append(s.notes, cause)
 		}
-		s.headless[e.ID] = true
+		s.headless[e.ID] = cause
 	case err != nil:
 		return nil, damageAt(name, 0, 0, 0, err)
 	case h.ID != e.ID || h.Salt != e.Salt:

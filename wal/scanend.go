@@ -97,7 +97,12 @@ func (s *scan) liveEnd(i int, e segEntry, w *segment.Walker, bad *segment.Invali
 	}
 	if d := max(claims, later, s.vouched); d >= missing && !mutant.On(mutant.RotIsCut) {
 		s.rotIn = e.ID
-		ended, err := s.stepOver(w, s.rotAt(e, end, d, stopped))
+		rot := s.rotAt(e, end, d, stopped)
+		if later := s.unreadLater; later != nil && (bad == nil || s.looksUnused(e, bad.Reason)) {
+			// This segment just ends here, and what goes on from it cannot be read.
+			rot.File, rot.Offset, rot.Reason, rot.Err = later.File, later.Offset, later.Reason, later.Err
+		}
+		ended, err := s.stepOver(w, rot)
 		return false, ended, err
 	}
 	if d := s.cannotTell(i, e, end); d != nil {
@@ -130,9 +135,10 @@ func (s *scan) cannotTell(i int, e segEntry, end int64) *DamageError {
 		return s.rotAt(e, at, missing, cause)
 	}
 	for j, later := range s.list[i:] {
-		if s.headless[later.ID] && (j > 0 || end == segment.HeaderBytes) {
+		if cause := s.headless[later.ID]; cause != nil && (j > 0 || end == segment.HeaderBytes) {
 			return &DamageError{
-				File: segmentName(later.ID), LSNFrom: missing, LSNTo: missing, Reason: "neither the header nor a frame can be read",
+				File: segmentName(later.ID), LSNFrom: missing, LSNTo: missing,
+				Reason: "neither the header nor a frame can be read", Err: cause,
 			}
 		}
 	}

@@ -93,9 +93,11 @@ func (w *logWork) openRotten(l *Life, why *wal.DamageError) error {
 
 // mustBeNamed is up to which LSN a loss has to be named. After a kill the last
 // group, whose barrier nothing vouches for, may pass for one in flight; and so
-// may those before it where damage harms them in one piece.
+// may those before it where damage harms them in one piece. Not where a block
+// cannot be read: recovery was told so, and takes nothing that may lie there for
+// what was in flight.
 func (w *logWork) mustBeNamed(l *Life, m *logModel) uint64 {
-	if l.Closes {
+	if l.Closes || l.Rot.Kind == simdisk.RotUnread {
 		return m.atLeast
 	}
 	must := m.atLeast - min(m.atLeast, uint64(w.inFlight))

@@ -38,6 +38,7 @@ type node struct {
 
 	links, open int
 	blocks      []uint64 // a bit for each block that takes space
+	bad         []int64  // blocks that cannot be read; never changed in place
 }
 
 // entry is a name in a directory.

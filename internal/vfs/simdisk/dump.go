@@ -21,6 +21,7 @@ type dumpedNode struct {
 	Changes      []dumpedChange `json:",omitempty"`
 	Astray       bool           `json:",omitempty"`
 	Blocks       []uint64       `json:",omitempty"`
+	Bad          []int64        `json:",omitempty"`
 	LinksOfFiles int            `json:",omitempty"`
 }
 
@@ -66,7 +67,7 @@ func number(n *node) int {
 
 func dumpNode(n *node) dumpedNode {
 	out := dumpedNode{
-		Dir: n.dir, Astray: n.astray, Now: dumpContent(&n.now), Kept: dumpContent(&n.kept), Blocks: n.blocks, LinksOfFiles: n.links,
+		Dir: n.dir, Astray: n.astray, Now: dumpContent(&n.now), Kept: dumpContent(&n.kept), Blocks: n.blocks, Bad: n.bad, LinksOfFiles: n.links,
 		Entries: dumpEntries(n.entries), KeptEntries: dumpEntries(n.keptEntries),
 	}
 	for _, ch := range n.changes {
@@ -144,7 +145,7 @@ func (d *Disk) UnmarshalJSON(b []byte) error {
 }
 
 func (d *Disk) load(n *node, in dumpedNode) error {
-	n.astray, n.blocks, n.links = in.Astray, in.Blocks, in.LinksOfFiles
+	n.astray, n.blocks, n.bad, n.links = in.Astray, in.Blocks, in.Bad, in.LinksOfFiles
 	n.now, n.kept = d.loadContent(in.Now), d.loadContent(in.Kept)
 	for _, ch := range in.Changes {
 		c := &change{size: ch.Size, off: ch.Off, len: ch.Len, cut: ch.Cut}

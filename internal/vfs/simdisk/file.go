@@ -3,6 +3,7 @@ package simdisk
 import (
 	"io"
 	"io/fs"
+	"slices"
 	"syscall"
 
 	"durafs/internal/vfs"
@@ -72,6 +73,9 @@ func (h *handle) read(c vfs.Call, p []byte) (int, error) {
 	}
 	n := from.read(p, c.Off)
 	switch {
+	case h.n.unreadable(c.Off, int64(n)):
+		clear(p[:n])
+		return 0, pathError(c, syscall.EIO)
 	case f != nil:
 		return n, pathError(c, f.Err)
 	case n < len(p):
@@ -103,6 +107,9 @@ func (h *handle) WriteAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, h.d.note(c, failed)
 	}
+	if !h.n.mend(off, int64(len(p))) {
+		return 0, h.d.note(c, pathError(c, syscall.EIO))
+	}
 	h.d.used += h.n.take(off, int64(len(p)))
 	if h.d.forgetful {
 		h.d.arena.put(h.n.owning(), p, off)
@@ -131,6 +138,7 @@ func (h *handle) Truncate(size int64) error {
 		return h.d.note(c, failed)
 	}
 	h.d.used -= h.n.give(size)
+	h.n.bad = slices.DeleteFunc(slices.Clone(h.n.bad), func(b int64) bool { return b*BlockBytes >= size })
 	ch := h.d.arena.cutOf(&h.n.now, size, h.d.garbage || h.n.astray)
 	h.d.record(c, failed, journalEntry{kind: entryWrite, node: h.n.id, change: ch})
 	h.d.core.write(h.n, ch)

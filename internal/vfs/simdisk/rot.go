@@ -38,12 +38,14 @@ const (
 	RotDeleted = "the file is gone"
 	RotSwapped = "two files have each other's names"
 	RotAstray  = "a block of 4 KiB is the other file's"
+	RotUnread  = "a block of 4 KiB cannot be read"
 )
 
 // Damages yields every damage of the disk's files: each kind at each sector or
-// block that is not zeros already, flips bits of each such sector, cuts each
-// file in some places, deletes it, swaps it with the others of its directory,
-// and lets each block of the next one stand in it. The same seed flips the same bits.
+// block that is not zeros already, flips bits of each such sector, makes each
+// such block unreadable, cuts each file in some places, deletes it, swaps it
+// with the others of its directory, and lets each block of the next one stand in
+// it. The same seed flips the same bits.
 func (d *Disk) Damages(seed uint64, bits int) iter.Seq[Damage] {
 	type file struct {
 		name string
@@ -120,9 +122,10 @@ func damagesOf(name string, c *content, seed uint64, bits int, yield func(Damage
 		}
 		if off/BlockBytes != page {
 			page = off / BlockBytes
-			if !yield(Damage{Kind: RotPage, File: name, Off: page * BlockBytes}) ||
-				!yield(Damage{Kind: RotCut, File: name, Off: page * BlockBytes}) {
-				return false
+			for _, kind := range []string{RotPage, RotUnread, RotCut} {
+				if !yield(Damage{Kind: kind, File: name, Off: page * BlockBytes}) {
+					return false
+				}
 			}
 		}
 	}
@@ -146,6 +149,8 @@ func (d *Disk) Damage(r Damage) {
 		for _, op := range []nameOp{{node: other, toDir: parent, toName: base}, {node: n, toDir: parent, toName: otherBase}} {
 			op.both()
 		}
+	case RotUnread:
+		n.bad = append(n.bad[:len(n.bad):len(n.bad)], r.Off/BlockBytes)
 	case RotAstray:
 		_, other, _, _ := d.walk(r.Other)
 		for _, c := range []*content{&n.now, &n.kept} {
