@@ -41,7 +41,7 @@ demo:
 test:
 	@scripts/setup
 	go vet ./...
-	go test -timeout $(TIMEOUT) ./...
+	@scripts/test $(TIMEOUT)
 
 lint:
 	@scripts/lint
