@@ -210,6 +210,9 @@ func (s *scan) aside(e segEntry, brief bool, look func(*segment.Walker) error) e
 	if at, cause := s.unread.unreadable(0); cause != nil && s.unreadLater == nil {
 		s.unreadLater = s.rotAt(e, at, s.last+1, cause)
 	}
+	if s.unreadLater == nil {
+		s.unreadLater = s.short // of a lenient scan, nil in general: the file is cut
+	}
 	return err
 }
 

@@ -1,12 +1,14 @@
 package wal
 
 import (
+	"errors"
 	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"durafs/internal/vfs"
+	"durafs/segment"
 )
 
 func findings(t *testing.T, fsys vfs.FS, dir string) ([]Finding, Summary) {
@@ -92,4 +94,39 @@ func TestVerifyBesideDrop(t *testing.T) {
 		t.Errorf("%v; dropped: %v", err, dropped)
 	}
 	mustClose(t, l)
+}
+
+// The segment that is ready behind the active one holds nothing yet; but where it
+// was cut nobody can tell that any more. An open is refused, and verify says why.
+func TestVerifyNextSegmentCut(t *testing.T) {
+	disk := newDisk()
+	o := testOptions(disk, "/wal")
+	l, _, _, _ := mustOpen(t, o)
+	mustAppend(t, l, numbered(1, 5, 200)...)
+	var next segEntry
+	waitFor(t, func() bool {
+		m, err := loadManifest(disk.Clone(), o.Dir, o.StoreID, false)
+		all := m.state.sortedSegments()
+		if err != nil || len(all) < 2 {
+			return false
+		}
+		next = all[len(all)-1]
+		return next.State == segLive
+	})
+	crash(l)
+	for _, n := range []int64{segment.HeaderBytes, segment.HeaderBytes + 200, next.Size - 1} {
+		cut := disk.Clone()
+		change(t, cut, filepath.Join(o.Dir, segmentName(next.ID)), func(b []byte) []byte { return b[:n] })
+		list, _ := findings(t, cut, o.Dir)
+		if len(list) != 1 || list[0].File != segmentName(next.ID) {
+			t.Errorf("cut to %d: %+v", n, list)
+		}
+		o := o
+		o.FS = cut
+		_, _, _, err := survey(t, o)
+		var d *DamageError
+		if !errors.As(err, &d) || d.File != segmentName(next.ID) {
+			t.Errorf("cut to %d: the open says %v", n, err)
+		}
+	}
 }
