@@ -75,16 +75,19 @@ var errnos = []errnoRow{
 	value("view.ErrNotLink", view.ErrNotLink, syscall.EINVAL),
 	value("view.ErrNameTooLong", view.ErrNameTooLong, syscall.ENAMETOOLONG),
 
-	// Of a store that takes no more, or is closing: what was there can mostly
-	// be read, and this could not.
+	// A file that is open through a reset, or the end of the daemon: there may be
+	// another one of its name by now.
+	value("wal.ErrClosed", wal.ErrClosed, syscall.ESTALE),
+	value("cas.ErrClosed", cas.ErrClosed, syscall.ESTALE),
+
+	// Of a store that takes no more: what was there can mostly be read, and this
+	// could not.
 	value("wal.ErrPoisoned", wal.ErrPoisoned, syscall.EIO),
 	value("wal.ErrUnknown", wal.ErrUnknown, syscall.EIO),
 	value("wal.ErrRefused", wal.ErrRefused, syscall.EIO),
-	value("wal.ErrClosed", wal.ErrClosed, syscall.EIO),
 	value("wal.ErrUnknownFlag", wal.ErrUnknownFlag, syscall.EIO),
 	kind[*wal.FutureVersionError]("wal.FutureVersionError", syscall.EIO),
 	value("cas.ErrPoisoned", cas.ErrPoisoned, syscall.EIO),
-	value("cas.ErrClosed", cas.ErrClosed, syscall.EIO),
 	value("cas.ErrSweeping", cas.ErrSweeping, syscall.EIO),
 	value("cas.ErrHeld", cas.ErrHeld, syscall.EIO),
 	value("cas.ErrUnsure", cas.ErrUnsure, syscall.EIO),

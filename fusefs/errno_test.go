@@ -116,6 +116,7 @@ func TestErrno(t *testing.T) {
 		{nil, 0},
 		{view.ErrNotExist, syscall.ENOENT},
 		{fmt.Errorf("of a run: %w", view.ErrStale), syscall.ESTALE},
+		{fmt.Errorf("wal: read: %w", wal.ErrClosed), syscall.ESTALE}, // of a store that was reset
 		{&runs.Refusal{Code: runs.UnknownRun}, syscall.ENOENT},
 		{fmt.Errorf("wrapped: %w", &runs.Refusal{Code: runs.NotOwner}), syscall.EACCES},
 		{&runs.Refusal{Code: "a-code-of-tomorrow"}, syscall.EIO},

@@ -1,11 +1,15 @@
 package daemon_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -121,6 +125,54 @@ func TestReset(t *testing.T) {
 	}
 	if _, err := store.Verify(t.Context(), config.Store, store.VerifyOptions{Deep: true}, func(f store.Finding) { t.Error(f) }); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestResetWithReader: who has a file open through a reset is told that it is
+// not there any more, and reads the next store's under the same path.
+func TestResetWithReader(t *testing.T) {
+	need.FUSE(t)
+	dir := shortDir(t)
+	config := daemon.Config{Store: filepath.Join(dir, "s"), Mount: filepath.Join(dir, "m")}
+	d, stop := serve(t, config)
+	defer stop()
+	c := &control.Client{Socket: d.Config().Socket}
+	defer c.CloseIdle()
+	run := startRun(t, c)
+	log := filepath.Join(config.Mount, "runs", run.Record.ID, "log")
+	reader := exec.Command("sh", "-c", `exec 3<"$1"; echo open; read -r go; cat <&3; echo "rc=$?"; cat "$2"`, "sh", log, filepath.Join(config.Mount, "status"))
+	reader.Env = append(os.Environ(), "LC_ALL=C")
+	in, err := reader.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := reader.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs strings.Builder
+	reader.Stderr = &errs
+	if err := reader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); line != "open\n" {
+		t.Fatalf("%q, %v: %s", line, err, errs.String())
+	}
+	done, err := c.Reset(t.Context(), control.ResetRequest{Store: d.Store().ID(), Force: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Close() // what it waits for
+	rest, err := io.ReadAll(lines)
+	if werr := reader.Wait(); err != nil || werr != nil {
+		t.Errorf("%v, %v: %s", err, werr, errs.String())
+	}
+	if !strings.HasPrefix(string(rest), "rc=1\n") || !strings.Contains(errs.String(), "Stale file handle") {
+		t.Errorf("it read %q, and was told %q", rest, errs.String())
+	}
+	if !strings.Contains(string(rest), done.Store) {
+		t.Errorf("status is not of the store %s: %q", done.Store, rest)
 	}
 }
 
