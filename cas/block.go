@@ -87,7 +87,7 @@ func (s *Store) pool(chunks int) *sync.Pool {
 // workspace is what encoding or reading one chunk needs besides.
 type workspace struct {
 	packed [recordHeaderBytes + ChunkBytes + ChunkBytes/8]byte
-	back   [ChunkBytes]byte
+	back   [ChunkBytes + decodeSlack]byte
 }
 
 func (s *Store) getWorkspace() *workspace  { return s.spaces.Get().(*workspace) }

@@ -76,7 +76,7 @@ func (h *harm) below(n *node) error {
 				err = h.below(next)
 			}
 		case h.hits(c.Hint):
-			_, err = h.s.readChunk(c.Hint, c.ID, make([]byte, 0, size))
+			_, err = h.s.readChunk(c.Hint, c.ID, int(size), make([]byte, 0, size))
 		}
 		if err != nil && !errors.Is(err, ErrClosed) {
 			return err

@@ -84,8 +84,10 @@ func (s *Store) check(f found) error {
 		return f.damage(id, "the body's checksum is wrong", nil)
 	}
 	if f.hdr.Kind == kindChunk {
-		dst := make([]byte, 0, f.hdr.Raw)
-		return s.verifyChunk(f, id, &dst)
+		w := s.getWorkspace()
+		defer s.putWorkspace(w)
+		dst := w.back[:0]
+		return s.verifyChunk(f, id, int(f.hdr.Raw), &dst)
 	}
 	_, sum, err := parseNode(f.body)
 	if err != nil || f.hdr.Kind == kindNode && sum != id {

@@ -196,7 +196,7 @@ func (r *Reader) piece(p []byte, off int64) error {
 	// A whole chunk is decoded to where it is wanted; a part of one is
 	// probably followed by the rest, so it is worth keeping.
 	if at == 0 && int64(len(p)) == n && !r.s.cache.has(c.ID) {
-		_, err := r.s.readChunk(c.Hint, c.ID, p[:0:len(p)])
+		_, err := r.s.readChunk(c.Hint, c.ID, len(p), p[:0:len(p)])
 		return err
 	}
 	it, err := r.s.cachedChunk(c, int(n))
@@ -250,7 +250,7 @@ func (s *Store) cachedNode(c child, up *node, bytes int64) (*node, error) {
 // cachedChunk returns the chunk c of n bytes.
 func (s *Store) cachedChunk(c child, n int) (*cached, error) {
 	it, err := s.cache.get(c.ID, func(it *cached) (err error) {
-		it.chunk, err = s.readChunk(c.Hint, c.ID, make([]byte, 0, n))
+		it.chunk, err = s.readChunk(c.Hint, c.ID, n, make([]byte, 0, n+decodeSlack))
 		return err
 	})
 	if err != nil {
@@ -262,24 +262,24 @@ func (s *Store) cachedChunk(c child, n int) (*cached, error) {
 	return it, nil
 }
 
-// readChunk reads the chunk id into dst, whose capacity is the chunk's size,
-// and verifies it.
-func (s *Store) readChunk(hint Hint, id ID, dst []byte) ([]byte, error) {
+// readChunk reads the chunk id of n bytes into dst, which has room for them, and
+// verifies it.
+func (s *Store) readChunk(hint Hint, id ID, n int, dst []byte) ([]byte, error) {
 	w := s.getWorkspace()
 	defer s.putWorkspace(w)
 	err := s.visit(id, hint, w.packed[:0], func(f found) error {
-		return s.verifyChunk(f, id, &dst)
+		return s.verifyChunk(f, id, n, &dst)
 	})
 	return dst, err
 }
 
-func (s *Store) verifyChunk(f found, id ID, dst *[]byte) error {
+func (s *Store) verifyChunk(f found, id ID, want int, dst *[]byte) error {
 	n := int(f.hdr.Raw)
 	switch {
 	case f.hdr.Kind != kindChunk:
 		return f.damage(id, "another record is here", nil)
-	case n != cap(*dst):
-		return f.damage(id, fmt.Sprintf("the chunk has %d bytes, not %d", n, cap(*dst)), nil)
+	case n != want:
+		return f.damage(id, fmt.Sprintf("the chunk has %d bytes, not %d", n, want), nil)
 	}
 	out := (*dst)[:n]
 	if f.hdr.Codec == codecRaw {

@@ -230,8 +230,8 @@ func (v *verifier) body(f found) error {
 	}
 	space := v.s.getWorkspace()
 	defer v.s.putWorkspace(space)
-	out := space.back[:0:f.hdr.Raw]
-	return v.s.verifyChunk(f, f.hdr.ID, &out)
+	out := space.back[:0]
+	return v.s.verifyChunk(f, f.hdr.ID, int(f.hdr.Raw), &out)
 }
 
 // record reports a record whose body is not what its id says.
