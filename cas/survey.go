@@ -14,6 +14,9 @@ import (
 type survey struct {
 	records []surveyed // sorted by mark
 	order   []int32    // of records, by pack and offset
+
+	packs map[uint32]bool // whose records these are
+	lost  map[uint32]bool // those of them in which a reference names a place that has no record
 }
 
 // surveyed is a record by the first bytes of its id: where two ids share them,
@@ -30,8 +33,9 @@ func surveyMark(id ID) uint64 { return binary.LittleEndian.Uint64(id[:]) }
 
 // surveyOf lists the records of packs by their footers.
 func (s *Store) surveyOf(packs []*pack) (*survey, error) {
-	v := new(survey)
+	v := &survey{packs: make(map[uint32]bool), lost: make(map[uint32]bool)}
 	for _, p := range packs {
+		v.packs[p.seq] = true
 		entries, err := s.listed(p)
 		if err != nil && !mutant.On(mutant.SweepErrorIsEmpty) {
 			return nil, err
@@ -79,13 +83,29 @@ func (s *Store) listed(p *pack) ([]entry, error) {
 
 // reachAt marks the record at a place.
 func (v *survey) reachAt(at Hint) {
-	i, ok := slices.BinarySearchFunc(v.order, at, func(i int32, at Hint) int {
+	if i, ok := v.find(at); ok {
+		v.records[v.order[i]].reached = true
+	} else if v.packs[at.Pack] {
+		v.lost[at.Pack] = true
+	}
+}
+
+// named notes a place that a reference names. A pack's number is never given
+// again, so there was a record.
+func (v *survey) named(at Hint) {
+	if !v.packs[at.Pack] {
+		return
+	}
+	if _, ok := v.find(at); !ok {
+		v.lost[at.Pack] = true
+	}
+}
+
+func (v *survey) find(at Hint) (i int, ok bool) {
+	return slices.BinarySearchFunc(v.order, at, func(i int32, at Hint) int {
 		r := &v.records[i]
 		return cmp.Or(cmp.Compare(r.seq, at.Pack), cmp.Compare(r.off, at.Offset))
 	})
-	if ok {
-		v.records[v.order[i]].reached = true
-	}
 }
 
 // reach marks the records of an id: of a chunk or node, any of them is as good as
@@ -151,6 +171,7 @@ func (m *marker) payload(ref Ref) error {
 	if ref.Inline != nil || ref.Bytes == 0 {
 		return nil
 	}
+	m.survey.named(ref.Hint)
 	if m.s.isChunk(ref) {
 		m.survey.reach(ref.ID)
 		return nil
@@ -180,6 +201,7 @@ func (s *Store) isChunk(ref Ref) bool {
 func (m *marker) below(n *node) error {
 	for i, c := range n.Child {
 		m.survey.reach(c.ID)
+		m.survey.named(c.Hint)
 		if n.Level == 0 {
 			continue
 		}

@@ -157,6 +157,10 @@ func (w *sweep) choose() error {
 		return err
 	}
 	for _, p := range sealed {
+		if live.lost[p.seq] {
+			w.pinned(p, errNotListed)
+			continue
+		}
 		all, kept := live.bytesOf(p.seq)
 		if (w.o.All || w.o.Only != nil) && kept < all || 2*kept < all {
 			w.victims = append(w.victims, p)
@@ -172,6 +176,10 @@ func (p *pack) isSealed() bool {
 	return p.sealed && !p.missing
 }
 
+// errNotListed is of a pack that an open could not read all of: what it missed is
+// in no footer, and may be read by its place.
+var errNotListed = errors.New("something refers to a record that the pack does not list")
+
 // pinned notes a pack that stays, since something in it is damaged.
 func (w *sweep) pinned(p *pack, err error) {
 	w.s.log.Warn("a pack is not swept: something in it is damaged", "pack", p.seq, "err", err)
@@ -186,10 +194,13 @@ func (w *sweep) freeze() {
 	}
 }
 
-// thaw lets puts find chunks in what has stayed.
+// thaw lets puts find chunks in what has stayed. What is gone stays frozen: a put
+// that began to look at it before may look at this only now.
 func (w *sweep) thaw() {
 	for _, p := range w.victims {
-		p.frozen.Store(false)
+		if w.s.pack(p.seq) == p {
+			p.frozen.Store(false)
+		}
 	}
 }
 
@@ -199,6 +210,10 @@ func (w *sweep) move(live *survey) error {
 	defer out.abandon()
 	var free []*pack
 	for _, p := range w.victims {
+		if live.lost[p.seq] { // it was chosen before something referred to that
+			w.pinned(p, errNotListed)
+			continue
+		}
 		err := out.take(p, live)
 		if _, damaged := errors.AsType[*DamageError](err); damaged {
 			w.pinned(p, err)

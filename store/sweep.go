@@ -144,7 +144,10 @@ type payloadName struct {
 // but for those to payloads that had been deleted.
 func (r *references) visit(ctx context.Context, visit func(cas.Ref) error) error {
 	if !r.looked {
-		err := r.s.walkLog(ctx, func(batch []byte) error {
+		err := r.s.walkLog(ctx, func(batch []byte, durable bool) error {
+			if !durable {
+				return nil // a write that may yet be refused: it has deleted nothing
+			}
 			return errors.Join(r.noteDeleted(batch), r.gentle.Did(ctx, len(batch)))
 		})
 		if err != nil {
@@ -152,7 +155,7 @@ func (r *references) visit(ctx context.Context, visit func(cas.Ref) error) error
 		}
 		r.looked = true
 	}
-	return r.s.walkLog(ctx, func(batch []byte) error {
+	return r.s.walkLog(ctx, func(batch []byte, _ bool) error {
 		refs, err := runs.References(batch)
 		if err != nil {
 			return fmt.Errorf("%w: %w", cas.ErrUnsure, err)
@@ -182,8 +185,9 @@ func (r *references) noteDeleted(batch []byte) error {
 
 // walkLog hands the payload of every batch that the log has accepted by now to
 // each. They are made durable first, so that the files have them; and where one
-// of them is not met there, it is an error.
-func (s *Store) walkLog(ctx context.Context, each func(batch []byte) error) error {
+// of them is not met there, it is an error. What is met behind them is on its way
+// or was refused, and is not durable.
+func (s *Store) walkLog(ctx context.Context, each func(batch []byte, durable bool) error) error {
 	var last uint64
 	_, err := s.log.Do(ctx, wal.Reserved, func(lsn uint64) wal.Decision {
 		last = lsn - 1
@@ -199,7 +203,7 @@ func (s *Store) walkLog(ctx context.Context, each func(batch []byte) error) erro
 			return fmt.Errorf("%w: the batches %d to %d were not met in the log", cas.ErrUnsure, next, f.LSN-1)
 		}
 		next = max(next, f.LSN+1)
-		if err := each(f.Payload); err != nil {
+		if err := each(f.Payload, f.LSN <= last); err != nil {
 			return err
 		}
 		return ctx.Err()
